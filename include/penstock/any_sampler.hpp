@@ -56,7 +56,7 @@ class AnySampler {
     static_assert(std::constructible_from<std::remove_cvref_t<T>, T>,
                   "the sampler cannot be copied: give it with std::move");
   }
-  /// Nothing else is a sampler. A Prefetcher and a BatchProducer say why.
+  /// No other type is a sampler. The messages of Prefetcher and BatchProducer say why.
   template <class T>
   requires(!std::derived_from<std::remove_cvref_t<T>, AnySampler> &&
            !BatchSampler<std::remove_cvref_t<T>>)
@@ -161,10 +161,10 @@ class Unbounded {
 
 namespace detail {
 
-/// The Sampler of these options; where they have no batch size, with that one.
+/// Returns the Sampler of these options, with the given batch size if they have none.
 AnySampler make_sampler(SamplerOptions options, std::int64_t batch_size);
 
-/// `sampler` for a pipeline; what is none does not compile, and the message says why.
+/// Returns `sampler` for a pipeline. Another type does not compile, and the message says why.
 template <class T>
 AnySampler as_sampler(T&& sampler) {
   static_assert(std::is_convertible_v<T, AnySampler>,

@@ -74,9 +74,9 @@ class HostBatch {
   std::byte* data() const noexcept { return host_.block.data(); }
 
   /// Queues on `stream` the copy of the batch to `device`, which has room for the layout's bytes(),
-  /// and releases the memory after it, also if a call fails. Of a batch with fewer samples than the
-  /// batch size, only these are copied, each field to its place. Does not block. The batch and its
-  /// ticket's samples may not be read afterwards. Throws CudaError; std::logic_error, and does
+  /// and releases the memory after it, also if a call fails. If the batch has fewer samples than
+  /// the batch size, only these are copied, each field to its place. Does not block. The batch and
+  /// its ticket's samples may not be read afterwards. Throws CudaError; std::logic_error, and does
   /// nothing, for a stream that is being captured and for a batch that was released.
   [[gnu::always_inline]] void copy_to(std::byte* device, StreamRef stream) {
     host_.copy_to(*layout_, device, detail::named(stream));
@@ -113,10 +113,10 @@ class BatchProducer {
   /// Starts the workers. They use up to `depth` blocks of the pool, not counting batches that were
   /// taken; a pool with room for one block suffices. They wait for memory as long as it takes.
   /// `sampler` is SamplerOptions, or converts to AnySampler; `source` converts to AnySource<Batch>.
-  /// Both run on the workers; each worker has its own copy of the source. Of SamplerOptions a
-  /// Sampler is made; where they have no batch size, with that of the layout. Throws
-  /// std::invalid_argument, also for an on_device source, which only a Prefetcher takes, and for a
-  /// sampler that continues a run behind its end (see ProducerOptions::epochs).
+  /// Both run on the workers; each worker has its own copy of the source. SamplerOptions become a
+  /// Sampler, with the batch size of the layout if they have none. Throws std::invalid_argument,
+  /// also for an on_device source, which only a Prefetcher takes, and for a sampler that continues
+  /// a run behind its end (see ProducerOptions::epochs).
   template <class AnySampler, class AnySource>
   BatchProducer(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
                 PinnedPool& pool, ProducerOptions options = {})
@@ -153,7 +153,7 @@ class BatchProducer {
   /// source could not be made, and at every call if no worker has a source. Throws std::logic_error
   /// if another thread is inside `next`.
   std::optional<HostBatch<Batch>> next() {
-    auto layout = detail::layout(*pipeline_);  // Behind the next line the producer may be gone.
+    auto layout = detail::layout(*pipeline_);  // After the next line the producer may be gone.
     std::optional<detail::BlockBatch> host = detail::next_filled(*pipeline_);
     if (!host) return std::nullopt;
     return HostBatch<Batch>(std::move(*host), std::move(layout));

@@ -80,7 +80,7 @@ class PoolExhausted : public std::runtime_error {
 };
 
 /// The upstream of a pool or an arena (see Upstream) gave no memory, or memory of another kind.
-/// What it threw, if it did, is nested; std::rethrow_if_nested always throws.
+/// The exception that it threw, if any, is nested; std::rethrow_if_nested always throws.
 class MemoryError : public std::runtime_error, public std::nested_exception {
  public:
   /// Nests the exception that is being handled, else one that says `why`.

@@ -62,9 +62,9 @@ class FailurePolicy {
   /// chosen by its seed, or the failed row with another sample of the data set, chosen by (run
   /// seed, epoch, index). So every rank makes the same number of steps. If three replacements fail
   /// too, next() throws the failure; a batch for which the source says that there is no more data
-  /// is one that fails. Of an epoch that a Sampler continues, only the batches that are left are
-  /// drawn. In a Ragged field, the room of an attempt that failed is not given back: its Capacity
-  /// has to hold those values too.
+  /// is one that fails. In an epoch that a Sampler continues, only the remaining batches are drawn.
+  /// In a Ragged field, the space of a failed attempt is not released: its Capacity has to hold
+  /// those values too.
   static FailurePolicy replace(std::uint64_t at_most = unlimited, double rate = 1) {
     return {Action::replace, at_most, rate};
   }

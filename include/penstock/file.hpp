@@ -26,8 +26,9 @@ struct FileRange {
   std::uint64_t bytes = 0;   ///< how many
 };
 
-/// What a File reads from. penstock has one for files of this machine, and penstock::remote has one
-/// for objects of a server. Any number of threads may call the members at the same time.
+/// The interface through which a File reads. penstock implements it for files of this machine, and
+/// penstock::remote for objects of a server. Any number of threads may call the members at the same
+/// time.
 class FileReader {
  public:
   FileReader() = default;

@@ -29,9 +29,9 @@ namespace detail {
 struct FileList;
 }
 
-/// What a FileFolder reads from whose files are not of this machine, but objects of a server, say.
-/// Files have the names that the list has. Any number of threads may call the members at the same
-/// time.
+/// The interface through which a FileFolder reads files that are not on this machine, such as
+/// objects of a server. Files have the names that the list has. Any number of threads may call the
+/// members at the same time.
 class FolderReader {
  public:
   FolderReader() = default;
@@ -92,8 +92,8 @@ class FileFolder {
   static FileFolder from_list(const std::filesystem::path& list, std::filesystem::path folder = {},
                               FileFolderOptions options = {});
 
-  /// The same of files that `reader` reads: their names are as the list has them, without a "./" in
-  /// front. Throws std::invalid_argument for nullptr.
+  /// The same for files that `reader` reads. Their names are those of the list, without a leading
+  /// "./". Throws std::invalid_argument for nullptr.
   static FileFolder from_list(std::shared_ptr<const FolderReader> reader,
                               const std::filesystem::path& list, FileFolderOptions options = {});
 
@@ -103,7 +103,7 @@ class FileFolder {
   static FileFolder from_files(const std::vector<std::filesystem::path>& files,
                                const std::vector<std::int32_t>& labels = {},
                                FileFolderOptions options = {});
-  /// The same of files that `reader` reads. Throws std::invalid_argument for nullptr, too.
+  /// The same for files that `reader` reads. Also throws std::invalid_argument for nullptr.
   static FileFolder from_files(std::shared_ptr<const FolderReader> reader,
                                const std::vector<std::string>& files,
                                const std::vector<std::int32_t>& labels = {},

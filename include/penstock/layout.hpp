@@ -13,8 +13,8 @@
 //
 // Only the rows of a batch are copied to the device: of a batch of 100 samples in a layout of 256,
 // the first 100 rows of each field. Rows that a source writes beyond those of its batch are not
-// copied; PENSTOCK_CHECKS reports them. A source that has another number of samples than it was
-// asked for calls resize(); it may have written the rows that it gives up.
+// copied; PENSTOCK_CHECKS reports them. A source that has another number of samples than requested
+// calls resize(); it may have written the rows that it drops.
 //
 // Any number of threads may use a const Layout. Only the constructor and field() allocate.
 
@@ -68,7 +68,7 @@ struct SampleShape {
 
 namespace detail {
 
-/// Whatever is given as the shape of a member that is no field.
+/// Stands for any argument that is given as the shape of a member that is not a field.
 struct AnyShape {
   template <class... T>
   // NOLINTNEXTLINE(google-explicit-constructor): a braced list is one.
@@ -143,7 +143,7 @@ class BlockLayout {
   const BlockLayout& for_source() const;
   /// This layout, with that batch size if it has none.
   BlockLayout for_slots(std::int64_t batch_size) const;
-  // Of the Batch object.
+  // These describe the Batch object.
   std::size_t batch_bytes() const noexcept { return defaults_.size(); }
   std::size_t batch_alignment() const noexcept { return batch_alignment_; }
 
@@ -249,9 +249,9 @@ class Layout {
  public:
   /// Throws std::invalid_argument unless `batch_size`, in samples, is 1 to 2^48.
   explicit Layout(std::int64_t batch_size) : Layout(batch_size, Batch{}) {}
-  /// For a DeviceTransform: with the batch size of the Prefetcher's host layout. Of such a layout
-  /// bytes() and batch_size() are 0. What else needs a batch size (bind, resize, a BatchProducer)
-  /// throws std::invalid_argument that says so.
+  /// For a DeviceTransform: with the batch size of the Prefetcher's host layout. Then bytes() and
+  /// batch_size() are 0, and everything that needs a batch size (bind, resize, a BatchProducer)
+  /// throws std::invalid_argument.
   Layout() : Layout(detail::BlockLayout::no_batch_size, Batch{}) {}
 
   /// Adds a field behind the present ones. `sample_shape` is the shape of one sample; the shape of
@@ -293,7 +293,7 @@ class Layout {
     return *this;
   }
 
-  /// Does not compile, and the message says why: a Ragged has a Capacity.
+  /// Does not compile: a Ragged needs a Capacity. The message says so.
   template <class T, std::integral Integer>
   Layout& field(Ragged<T> Batch::*, Integer) {
     static_assert(!std::is_same_v<T, T>,
@@ -301,7 +301,7 @@ class Layout {
                   "together: field(&Batch::member, penstock::Capacity{values})");
     return *this;
   }
-  /// Does not compile, and the message says why: the member is no field of this layout.
+  /// Does not compile: the member is not a field of this layout. The message says so.
   template <class T, class Other>
   requires(!detail::is_view<T> ||
            !std::is_same_v<Other, Batch>) Layout& field(T Other::*, const detail::AnyShape&) {
@@ -326,7 +326,7 @@ class Layout {
     return *this;
   }
 
-  /// The same of a temporary layout, which becomes the result.
+  /// The same for a temporary layout, which becomes the result.
   template <class T, class Extents>
   Layout field(cuda::std::mdspan<T, Extents> Batch::*member,
                const SampleShape<Extents::rank() - 1>& sample_shape) && {

@@ -37,8 +37,7 @@
 
 namespace penstock {
 
-/// What ranges have in common: profilers show the name of their category, and draw them in its
-/// colour.
+/// The category of ranges: profilers show its name, and draw the ranges in its colour.
 struct MarkerCategory {
   /// NVTX's number of it. Another category of the same domain has another number; penstock's own
   /// are below 100. 0: no category.

@@ -157,12 +157,11 @@ class Prefetcher {
  public:
   /// Allocates all pinned and device memory, for the current device, and starts the workers.
   /// `sampler` is SamplerOptions, or converts to AnySampler; `source` converts to AnySource<Host>.
-  /// Both run on the workers; each worker has its own copy of the source. Of SamplerOptions a
-  /// Sampler is made; where they have no batch size, with that of the layout. Throws
-  /// std::invalid_argument, also for a sampler that continues a run behind its end (see
-  /// PrefetcherOptions::epochs); PoolExhausted if pinned memory is over its limit or refused by the
-  /// system; MemoryError if an upstream fails; std::system_error if a worker's thread cannot be
-  /// started; CudaError.
+  /// Both run on the workers; each worker has its own copy of the source. SamplerOptions become a
+  /// Sampler, with the batch size of the layout if they have none. Throws std::invalid_argument,
+  /// also for a sampler that continues a run behind its end (see PrefetcherOptions::epochs);
+  /// PoolExhausted if pinned memory is over its limit or refused by the system; MemoryError if an
+  /// upstream fails; std::system_error if a worker's thread cannot be started; CudaError.
   template <class AnySampler, class AnySource>
   Prefetcher(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>

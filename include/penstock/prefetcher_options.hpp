@@ -59,7 +59,7 @@ struct PrefetcherOptions {
   bool device_times = false;
   /// Finds the number of workers that run, and of batches ahead, while the pipeline runs, within
   /// these bounds (see Tune). `workers` (as far as the bound allows), host_depth and device_depth
-  /// are then where it starts. All within the bounds is reserved at construction. Throws
+  /// are then where it starts. Everything within the bounds is reserved at construction. Throws
   /// std::invalid_argument where a bound is below host_depth or device_depth, or
   /// over max_host_bytes.
   std::optional<Tune> tune = {};

@@ -18,9 +18,9 @@
 // |                      | SLURM_STEP_TASKS_PER_NODE, SLURM_NODEID, SLURM_STEP_NODELIST           |
 // | Kubernetes           | JOB_COMPLETION_INDEX; the pod's template says WORLD_SIZE, MASTER_ADDR  |
 //
-// Of launchers within each other the inner one counts: torchrun under srun, mpirun in a job of
-// Slurm. A batch script of Slurm is no rank, nor is the shell of salloc: SLURM_PROCID and
-// SLURM_NTASKS are set there too, but SLURM_STEP_ID is not, or has one of Slurm's own numbers.
+// If launchers are nested, the inner one counts: torchrun under srun, mpirun in a job of Slurm. A
+// batch script of Slurm is no rank, nor is the shell of salloc: SLURM_PROCID and SLURM_NTASKS are
+// set there too, but SLURM_STEP_ID is not, or has one of Slurm's own numbers.
 
 #include <penstock/detail/inline.hpp>
 #include <string>
@@ -35,7 +35,7 @@ struct Ranks {
   /// or "Kubernetes"; empty: no launcher, one rank.
   std::string source = {};
 
-  // For ranks that have to find each other. Empty or 0: nothing says it.
+  // These are for ranks that have to find each other. Empty or 0: unknown.
   std::string host = {};  ///< machine of rank 0: MASTER_ADDR, else the first one of Slurm's list
   /// The first port that rank 0 may use there: MASTER_PORT, and the one after it where torchrun's
   /// agent holds that one.

@@ -15,14 +15,14 @@
 
 namespace penstock {
 
-/// Tells a store of the batches that come later. Workers announce them: whoever begins a batch
-/// calls `will_need` with the samples of the one that comes `batches` later; the first one after a
-/// start, a seek or a restore begins with the batch behind its own. Each batch is announced once,
-/// in order, through all epochs.
+/// Tells a store of the batches that come later. Workers announce them: the worker that begins a
+/// batch calls `will_need` with the samples of the one that comes `batches` later; the first one
+/// after a start, a seek or a restore begins with the batch behind its own. Each batch is announced
+/// once, in order, through all epochs.
 ///
 /// The functions are called by workers, by one at a time, without a lock: the others go on
-/// meanwhile. The worker that calls one fills its batch afterwards. What they throw is ignored, as
-/// is what the sampler throws. The span is valid during the call.
+/// meanwhile. The worker that calls one fills its batch afterwards. Their exceptions are ignored,
+/// and so are those of the sampler. The span is valid during the call.
 struct ReadAhead {
   /// Gets the numbers of a batch's samples.
   std::function<void(std::span<const std::uint64_t>)> will_need = {};

@@ -153,7 +153,7 @@ class Readback {
   static void keep(void* callbacks, std::size_t slot, void* callback) {
     (*static_cast<Callbacks*>(callbacks))[slot] = std::move(*static_cast<Callback*>(callback));
   }
-  /// On the thread that calls back. Destroys the callback, also if there is no value.
+  /// Runs on the thread that calls back. It destroys the callback, even if there is no value.
   static void call(void* callbacks, std::size_t slot, const std::byte* values, std::size_t count) {
     const auto callback = std::exchange((*static_cast<Callbacks*>(callbacks))[slot], nullptr);
     if (values == nullptr) return;

@@ -41,7 +41,7 @@ class RecordFile {
   /// that is missing, unreadable, no regular file, empty, or not a whole number of records, and
   /// std::invalid_argument for no files or records of 0 bytes.
   RecordFile(const std::vector<std::filesystem::path>& files, std::size_t record_bytes);
-  /// The same of Files, wherever their bytes are. (A list in braces is one of paths.)
+  /// The same for Files, wherever their bytes are. (A list in braces is one of paths.)
   template <std::same_as<File> AnyFile>
   RecordFile(const std::vector<AnyFile>& files, std::size_t record_bytes)
       : RecordFile(files.data(), files.size(), record_bytes) {}

@@ -418,7 +418,7 @@ constexpr void explain_source() {
                 "state stands before them");
 }
 
-/// `source` for a pipeline; what is none does not compile, and the message says why.
+/// Returns `source` for a pipeline. Another type does not compile, and the message says why.
 template <class Batch, class F>
 AnySource<Batch> as_source(F&& source) {
   if constexpr (std::is_convertible_v<F, AnySource<Batch>>) {

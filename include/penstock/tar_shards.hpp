@@ -72,7 +72,7 @@ class TarShards {
   /// not have the samples at its end.
   explicit TarShards(const std::vector<std::filesystem::path>& shards,
                      const TarShardsOptions& options = {});
-  /// The same of Files, wherever their bytes are. (A list in braces is one of paths.) Without an
+  /// The same for Files, wherever their bytes are. (A list in braces is one of paths.) Without an
   /// index, a shard is read a few blocks at a time, one after the other.
   template <std::same_as<File> AnyFile>
   explicit TarShards(const std::vector<AnyFile>& shards, const TarShardsOptions& options = {})
@@ -121,8 +121,8 @@ class TarShards {
   /// The same; nobody knows when they will be read.
   void will_need(std::span<const std::uint64_t> indices) const noexcept { will_need(indices, {}); }
 
-  /// Where the index of a shard is without TarShardsOptions::index_folder: train-0000.idx beside
-  /// train-0000.tar.
+  /// Returns where the index of a shard is without TarShardsOptions::index_folder: train-0000.idx
+  /// beside train-0000.tar.
   static std::filesystem::path index_path(std::filesystem::path shard);
 
   /// Writes the index of each shard, in the format of DALI's wds2idx (v1.2), each whole or not at

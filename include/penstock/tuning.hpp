@@ -58,7 +58,7 @@ namespace detail {
 const char* in_words(TuneReason reason);
 }  // namespace detail
 
-/// What a Prefetcher with PrefetcherOptions::tune has decided: Stats::tuning.
+/// The decisions of a Prefetcher with PrefetcherOptions::tune, as Stats::tuning returns them.
 struct Tuning {
   int most_workers = 0;                                    ///< the bounds, as numbers
   std::size_t most_host_depth = 0, most_device_depth = 0;  ///< of batches; 0: no pinned memory

@@ -26,14 +26,14 @@ class AnyUpstream {
   virtual void deallocate(void* memory, std::size_t bytes, std::size_t alignment) = 0;
 };
 
-/// As cuda::mr::synchronous_resource asks since CCCL 3.1.
+/// Required by cuda::mr::synchronous_resource since CCCL 3.1.
 template <class Resource>
 concept AllocatesSync = requires(Resource& resource, void* memory, std::size_t bytes) {
   { resource.allocate_sync(bytes, bytes) } -> std::same_as<void*>;
   resource.deallocate_sync(memory, bytes, bytes);
 };
 
-/// As cuda::mr::resource asks before CCCL 3.1, and as std::pmr::memory_resource has it.
+/// Required by cuda::mr::resource before CCCL 3.1, and the same as in std::pmr::memory_resource.
 template <class Resource>
 concept Allocates = requires(Resource& resource, void* memory, std::size_t bytes) {
   { resource.allocate(bytes, bytes) } -> std::same_as<void*>;
@@ -75,7 +75,8 @@ concept MemoryResource = detail::AllocatesSync<Resource> || detail::Allocates<Re
 ///
 /// Memory that it gives must be usable on every stream at once. No stream uses memory that it gets
 /// back. (These are the rules of cuda::mr's synchronous calls.) Several threads may call it at the
-/// same time. What allocate throws comes as MemoryError; an exception of deallocate is ignored.
+/// same time. An exception of allocate becomes a MemoryError; an exception of deallocate is
+/// ignored.
 class Upstream {
  public:
   /// CUDA itself: cudaHostAlloc, cudaMalloc.
@@ -99,7 +100,7 @@ class Upstream {
   /// Whether this is a resource, and not CUDA itself.
   explicit operator bool() const noexcept { return resource_ != nullptr; }
 
-  /// For what allocates; nullptr for CUDA itself.
+  /// Returns the resource for the code that allocates, or nullptr for CUDA itself.
   const std::shared_ptr<detail::AnyUpstream>& resource() const noexcept { return resource_; }
 
  private:

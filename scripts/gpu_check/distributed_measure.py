@@ -22,10 +22,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.dont_write_bytecode = True
+import timed_jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LONGEST, NEEDS = 150, 20  # seconds of a run; without which one is not begun
+NEEDS = 20  # seconds, without which a run is not begun
 
 # (name, whose, on one GPU or all, options)
 RUNS = [
@@ -127,26 +129,15 @@ def main():
     option = parser.parse_args()
     os.chdir(ROOT)
     has_torch = importlib.util.find_spec("torch") is not None
-    jobs = [(row[0], lambda limit, row=row: measure(row, option, limit)) for row in RUNS if row[1] == "ours" or has_torch]
-    jobs.insert(6 if has_torch else 4, ("recording", lambda limit: record(option, limit)))
+    jobs = [(row[0], NEEDS, lambda limit, row=row: measure(row, option, limit)) for row in RUNS if row[1] == "ours" or has_torch]
+    jobs.insert(6 if has_torch else 4, ("recording", NEEDS, lambda limit: record(option, limit)))
     if not has_torch:
         print("PyTorch is missing: ours alone")
-    end, results, left = time.monotonic() + option.seconds, {}, []
-    for name, work in jobs:
-        limit = min(LONGEST, end - time.monotonic())
-        if limit < (1 if option.dry_run else NEEDS):
-            left.append(name)
-            continue
-        results[name] = row = work(limit)
-        speed = f"{row['images_per_second']:10.1f} images/s" if "images_per_second" in row else row.get("failed", "done")
-        print(f"{name:34}{speed}", flush=True)
-        (option.out / "distributed.json").write_text(json.dumps(results, indent=1) + "\n")
+    results, left = timed_jobs.run(jobs, option, option.out / "distributed.json", 34)
     print()
     for name, ratio in ratios(results, option.ranks).items():
         print(f"{name:34}{ratio:10.3f}")
-    if left:
-        print(f"There was no time for: {', '.join(left)}")
-    return any("failed" in row for row in results.values())
+    return timed_jobs.finish(results, left)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.dont_write_bytecode = True
+import timed_jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -147,15 +149,15 @@ def has_package(name):
 
 
 def jobs(option):
-    """(side, name, how to measure it), ours and the peers' by turns: each has the other near in time."""
-    ours = [("ours", row[0], lambda limit, row=row: measure_ours(row, option, limit)) for row in OURS]
+    """(name, seconds it needs, how to measure it), ours and the peers' by turns: each has the other near in time."""
+    ours = [(row[0], NEEDS["ours"], lambda limit, row=row: measure_ours(row, option, limit)) for row in OURS]
     if not has_package("torch") or not has_package("torchvision"):
         print("PyTorch or torchvision is missing: ours alone")
         return ours
-    peers = [("pytorch", f"PyTorch {name}" + (" (small)" if data == "small" else ""),
+    peers = [(f"PyTorch {name}" + (" (small)" if data == "small" else ""), NEEDS["pytorch"],
               lambda limit, name=name, data=data: measure_peer("pytorch_images.py", name, data, option, limit))
              for name, data in PYTORCH]  # fmt: skip
-    dali = [("dali", f"DALI {name}",
+    dali = [(f"DALI {name}", NEEDS["dali"],
              lambda limit, name=name: measure_peer("dali_images.py", name, "images", option, limit))
             for name in DALI]  # fmt: skip
     if not has_package("nvidia.dali"):
@@ -171,21 +173,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=480)
     parser.add_argument("--dry-run", action="store_true")
     option = parser.parse_args()
-    end, results, left = time.monotonic() + option.seconds, {}, []
-    for side, name, measure in jobs(option):
-        limit = end - time.monotonic()
-        if limit < (1 if option.dry_run else NEEDS[side]):
-            left.append(name)
-            continue
-        results[name] = measure(min(limit, 150))
-        row = results[name]
-        print(f"{name:30}" + (row["failed"] if "failed" in row else f"{row['images_per_second']:10.1f} images/s"),
-              flush=True)  # fmt: skip
-        option.json.write_text(json.dumps(results, indent=1) + "\n")
+    results, left = timed_jobs.run(jobs(option), option, option.json, 30)
     print(f"\n{table(results)}")
-    if left:
-        print(f"There was no time for: {', '.join(left)}")
-    return any("failed" in row for row in results.values())
+    return timed_jobs.finish(results, left)
 
 
 if __name__ == "__main__":

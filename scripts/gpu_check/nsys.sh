@@ -11,8 +11,7 @@ reported=T12,T14,I8,quickstart,T1,T2,T3,T5,T11,I1,I5a,T0,T4,T6,T7,T8,T9,T10,I2,I
 targets_of_reports() {
   local rung number
   for rung in $(tr , ' ' <<<"${1:-$reported}"); do
-    number=${rung:1}
-    if [[ $number == [0-9] || $number == [0-9][a-z] ]]; then number=0$number; fi
+    number=$(file_number "$rung")
     case $rung in
       T*) grep -oE "\b${number}_[a-z0-9_]+" <<<"$(rungs_in train)" ;;
       I*) grep -oE "\binfer_${number}_[a-z0-9_]+" <<<"$(rungs_in infer infer_)" ;;

@@ -56,8 +56,8 @@ sizes_of() {
 
 # program_of RUNG: of T12, I5a ...; nothing, where it was not built.
 program_of() {
-  local number=${1:1} found
-  if [[ $number == [0-9] || $number == [0-9][a-z] ]]; then number=0$number; fi
+  local number found
+  number=$(file_number "$1")
   case $1 in
     T*) found=("$build/examples/resnet/train/${number}"_*"$suffix") ;;
     *) found=("$build/examples/resnet/infer/rungs/${number}"_*"$suffix") ;;

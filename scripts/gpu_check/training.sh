@@ -11,6 +11,12 @@ rungs_in() {
     printf '%s ' "${2:-}${path%.cpp}"
   done
 }
+# file_number RUNG: 05a of T5a and I5a, with which the names of its files begin.
+file_number() {
+  local number=${1:1}
+  if [[ $number == [0-9] || $number == [0-9][a-z] ]]; then number=0$number; fi
+  echo "$number"
+}
 training_targets="make_cifar10 make_images $(rungs_in train)"
 ladders_targets="$training_targets$(rungs_in infer infer_)"
 

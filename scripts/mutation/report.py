@@ -22,7 +22,7 @@ def read_arguments():
 
 def state_of(verdict, mutant, arguments):
     if verdict is None:
-        return "equivalent, by its argument: not run" if mutant.key in arguments else "ALIVE: not run to the end"
+        return "equivalent, by its argument: not run" if mutant.key in arguments else "not run to the end"
     if not verdict.alive:
         return f"killed: {verdict.how}"
     if mutant.key in arguments:
@@ -37,11 +37,11 @@ def line(mutant, verdict, arguments):
 
 
 def summary(mutants, verdicts, arguments):
-    """(kind, mutants, killed, equivalent, alive) for each kind, then for all."""
-    counts = collections.defaultdict(lambda: [0, 0, 0, 0])
+    """(kind, mutants, killed, equivalent, alive, not run) for each kind, then for all."""
+    counts = collections.defaultdict(lambda: [0, 0, 0, 0, 0])
     for mutant in mutants:
         verdict = verdicts.get(mutant.key)
-        column = 1 if verdict and not verdict.alive else 2 if mutant.key in arguments else 3
+        column = 1 if verdict and not verdict.alive else 2 if mutant.key in arguments else 3 if verdict else 4
         for kind in (mutant.kind, "all"):
             counts[kind][0] += 1
             counts[kind][column] += 1
@@ -49,7 +49,7 @@ def summary(mutants, verdicts, arguments):
 
 
 def summary_lines(mutants, verdicts, arguments):
-    lines = ["| kind | mutants | killed | equivalent | alive |", "|---|---:|---:|---:|---:|"]
+    lines = ["| kind | mutants | killed | equivalent | alive | not run |", "|---|---:|---:|---:|---:|---:|"]
     return lines + ["| " + " | ".join(map(str, row)) + " |" for row in summary(mutants, verdicts, arguments)]
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The room detail/observe, compiled.
+// Compiles the functions of detail/observe.
 
 #include <penstock/detail/observe/markers.hpp>
 #include <penstock/detail/observe/stats.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The room detail/memory, compiled; and the exceptions.
+// Compiles the functions of detail/memory, and the exceptions.
 
 #include <penstock/detail/error.hpp>
 #include <penstock/detail/memory/device_arena.hpp>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// penstock::penstock and penstock::emulated have the same functions, and a program links one of
-// them. Each library has this file, and whoever links it asks for PENSTOCK_RUNTIME. So a program
-// that links both has the function below twice: its linker says so, and names both libraries. CMake
-// says so before, but for a library that a static one links PRIVATE.
+// penstock::penstock and penstock::emulated define the same functions, so a program may link only
+// one of them. Each library has this file, and each dependent refers to PENSTOCK_RUNTIME. In a
+// program that links both, the function below is defined twice, and the linker's message names both
+// libraries. CMake reports most such cases earlier, but not a library that a static library links
+// PRIVATE.
 
 extern "C" {
 

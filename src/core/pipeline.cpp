@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The room detail/pipeline, compiled.
+// Compiles the functions of detail/pipeline.
 
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/order/any_sampler.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The room detail/storage, compiled.
+// Compiles the functions of detail/storage.
 
 #include <penstock/detail/storage/file.hpp>
 #include <penstock/detail/storage/file_folder.hpp>

@@ -24,7 +24,7 @@ Advice::Runs::iterator Advice::split(std::uintptr_t address) {
   return before->first == address ? before : runs_.emplace(address, before->second).first;
 }
 
-/// Neighbours that are alike become one run.
+/// Merges adjacent runs that have the same advice.
 void Advice::merge(Pages pages) {
   auto run = runs_.find(pages.begin);
   const auto behind = std::next(runs_.find(pages.end));

@@ -25,7 +25,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-constexpr std::size_t kWrittenBytes = std::size_t{1} << 20;  // of a block, in less than 1 ms
+constexpr std::size_t kWrittenBytes = std::size_t{1} << 20;  // of a block; takes less than 1 ms
 
 void hide() {
   if (!detects_races()) return;
@@ -61,7 +61,8 @@ Visible::~Visible() {
   hide();
 }
 
-// The edges are synchronisation themselves, so hidden synchronisation would swallow them.
+// These calls are synchronisation themselves: ThreadSanitizer would ignore them while
+// synchronisation is hidden.
 void Edge::release() noexcept {
   AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
   __tsan_release(&address_);

@@ -37,9 +37,9 @@ cudaError_t capture_info(cudaStream_t handle, cudaStreamCaptureStatus* capture_s
     Capture& capture = *stream->capture;
     if (id != nullptr) *id = capture.number;
     if (graph != nullptr) *graph = handle_of(*capture.graph);
-    if (edges != nullptr) *edges = nullptr;  // Every edge is an ordinary one.
+    if (edges != nullptr) *edges = nullptr;  // All edges are ordinary.
     if (count != nullptr) *count = stream->capture_tail.size();
-    if (dependencies != nullptr) {  // Valid until the next call about this capture.
+    if (dependencies != nullptr) {  // They are valid until the next call about this capture.
       capture.told.clear();
       for (const GraphNode* node : stream->capture_tail) capture.told.push_back(handle_of(*node));
       *dependencies = capture.told.data();

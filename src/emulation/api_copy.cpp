@@ -44,7 +44,7 @@ cudaError_t cudaMemcpy2DAsync(void* destination, std::size_t destination_pitch, 
 cudaError_t cudaMemcpyPeer(void* destination, int destination_device, const void* source,
                            int source_device, std::size_t bytes) {
   return enter(Function::cudaMemcpyPeer, [&](Call& call) {
-    // CUDA: in order with all work of the devices that take part.
+    // CUDA orders this copy after all work of the devices that take part.
     if (!call.runtime.await_idle(call.lock, nullptr, true)) return cudaErrorCudartUnloading;
     CopyRequest request = flat_copy(destination, source, bytes, cudaMemcpyDeviceToDevice);
     request.synchronous = true;

@@ -20,7 +20,7 @@ bool exists(const Call& call, int device) {
   return device >= 0 && device < static_cast<int>(call.runtime.devices.size());
 }
 
-/// "0000:01:00.0" for the first device.
+/// Returns the PCI bus id; the first device has "0000:01:00.0".
 std::string bus_id(int device) {
   char text[32];
   std::snprintf(text, sizeof text, "0000:%02x:00.0", static_cast<unsigned>(device + 1));
@@ -64,7 +64,8 @@ void describe(const Machine& machine, int device, cudaDeviceProp& prop) {
   set_no_numa(prop);
 }
 
-// Attributes that are a number of the properties. Others are not emulated, but for those below.
+// The attributes that a member of cudaDeviceProp holds. Apart from the ones below, others are not
+// emulated.
 constexpr std::pair<cudaDeviceAttr, int cudaDeviceProp::*> kNumbers[] = {
     {cudaDevAttrMaxThreadsPerBlock, &cudaDeviceProp::maxThreadsPerBlock},
     {cudaDevAttrWarpSize, &cudaDeviceProp::warpSize},
@@ -132,7 +133,7 @@ std::optional<int> attribute(const cudaDeviceProp& prop, cudaDeviceAttr which) {
     case cudaDevAttrHostNativeAtomicSupported:
     case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
       return 0;
-    case cudaDevAttrClockRate:  // in kHz, both as of an H200
+    case cudaDevAttrClockRate:  // in kHz; both clocks are those of an H200
       return 1'980'000;
     case cudaDevAttrMemoryClockRate:
       return 3'201'000;

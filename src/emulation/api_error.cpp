@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls about errors: their names, their descriptions, the last one of a thread.
+// Calls about errors: their names, their descriptions, and the last error of a thread.
 
 #include <cctype>
 #include <map>
@@ -16,7 +16,7 @@ struct ErrorText {
   std::string name, description;
 };
 
-/// "cudaErrorStreamCaptureUnjoined" to "stream capture unjoined".
+/// Turns "cudaErrorStreamCaptureUnjoined" into "stream capture unjoined".
 std::string words_of(const std::string& name) {
   const std::string prefix = "cudaError";
   std::string words;
@@ -38,7 +38,7 @@ std::map<int, ErrorText> make_texts() {
        })
     texts[error] = {name, words_of(name)};
   texts[cudaSuccess] = {"cudaSuccess", "no error"};
-  // Those that everybody knows by these words.
+  // These descriptions replace the words of the name.
   texts[cudaErrorInvalidValue].description = "invalid argument";
   texts[cudaErrorMemoryAllocation].description = "out of memory";
   texts[cudaErrorCudartUnloading].description = "the process is exiting";
@@ -55,7 +55,7 @@ const ErrorText& text_of(cudaError_t error) {
   return found == texts.end() ? unknown : found->second;
 }
 
-/// The thread's error, or that of its device, which stays.
+/// Returns the last error of the thread or, without one, the sticky error of its device.
 cudaError_t last_error(const Call& call) {
   const bool failed = !call.runtime.devices.empty() && call.device().failure != cudaSuccess;
   return call.thread.last_error == cudaSuccess && failed ? call.device().failure

@@ -37,13 +37,14 @@ cudaError_t record(Call& call, cudaEvent_t event_handle, cudaStream_t stream_han
       call.runtime.captures.add(*stream,
                                 {cudaGraphNodeTypeEventRecord, JoinWork{}, Ref<Event>(event)});
     else if (event->opened())
-      return cudaErrorStreamCaptureUnsupported;  // Another process has no part in the capture.
+      return cudaErrorStreamCaptureUnsupported;  // Another process cannot take part in the capture.
     else
       call.runtime.captures.record(*stream, *event);
     return cudaSuccess;
   }
   if (flags == cudaEventRecordExternal) return cudaErrorInvalidValue;
-  call.runtime.scheduler.prepare(*stream, RecordWork{});  // A record that began has to be made.
+  // A record that has begun must be completed, so a thread for it is prepared first.
+  call.runtime.scheduler.prepare(*stream, RecordWork{});
   const std::uint64_t number = event->begin_record();
   if (number == 0) return call.tell_full();
   Task* const task = call.runtime.scheduler.task(call.name(), RecordWork{number});
@@ -155,7 +156,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     const cudaError_t status = call.find(handle, &event);
     if (status != cudaSuccess) return status;
     if (event->capture() != 0) return cudaErrorCapturedEvent;
-    const Mark last = event->last();  // The event may be destroyed meanwhile.
+    const Mark last = event->last();  // The event may be destroyed while the host waits.
     const std::uint64_t elsewhere = event->last_elsewhere();
     const cudaError_t waited =
         elsewhere == 0 ? call.await(last) : call.await_elsewhere(Ref<Event>(event), elsewhere);

@@ -18,7 +18,7 @@ UserObject* find(const Call& call, cudaUserObject_t handle) {
   return call.runtime.user_objects.find(reinterpret_cast<std::uint64_t>(handle));
 }
 
-/// A graph that allocates or frees memory has one executable at a time.
+/// A graph that allocates or frees memory can have only one executable graph at a time.
 bool may_be_instantiated(const Call& call, const Graph& graph) {
   if (graph.embedded == Embedded::moved) return false;
   if (!graph.orders_memory()) return true;
@@ -28,7 +28,7 @@ bool may_be_instantiated(const Call& call, const Graph& graph) {
   return free;
 }
 
-/// Tells in `params` what became of it.
+/// Writes the result to `params`.
 cudaError_t instantiate(Call& call, cudaGraphExec_t* exec, cudaGraph_t graph_handle,
                         cudaGraphInstantiateParams& params) {
   params.errNode_out = nullptr;
@@ -72,7 +72,7 @@ cudaError_t launch(Call& call, cudaGraphExec_t exec_handle, cudaStream_t stream_
   if (exec == nullptr) return cudaErrorInvalidValue;
   Stream* stream = nullptr;
   cudaError_t status = call.find(stream_handle, &stream);
-  // A capture takes no launch, as it takes no wait: no child graph is made so.
+  // A capture accepts neither a launch nor a wait here, so no child graph is made this way.
   if (status == cudaSuccess) status = call.runtime.captures.admit_wait(*stream);
   return status == cudaSuccess ? exec->launch(*stream, call.name()) : status;
 }

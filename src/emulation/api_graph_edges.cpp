@@ -15,7 +15,7 @@ namespace {
 
 using Nodes = std::vector<cudaGraphNode_t>;
 
-/// All edges are ordinary ones.
+/// Reports that all edges are ordinary.
 void tell_ordinary(cudaGraphEdgeData* edges, std::size_t count) {
   if (edges != nullptr) std::fill_n(edges, count, cudaGraphEdgeData{});
 }
@@ -28,7 +28,7 @@ cudaError_t list_nodes(const Nodes& all, cudaGraphNode_t* nodes, cudaGraphEdgeDa
   return cudaSuccess;
 }
 
-/// The edges that a call names by their ends; both are nodes of the graph.
+/// The edges of a call, as pairs of nodes of the graph.
 using Edges = std::vector<std::pair<GraphNode*, GraphNode*>>;
 cudaError_t find_edges(const Call& call, const Graph& graph, const cudaGraphNode_t* from,
                        const cudaGraphNode_t* to, const cudaGraphEdgeData* data, std::size_t count,
@@ -49,7 +49,7 @@ bool depends(const GraphNode& node, const GraphNode& on) {
   return std::find(node.after.begin(), node.after.end(), &on) != node.after.end();
 }
 
-/// All of the edges are there, or none is, or nothing is changed.
+/// Changes all of the edges, or nothing if the call is invalid.
 cudaError_t change_edges(const Call& call, cudaGraph_t handle, const cudaGraphNode_t* from,
                          const cudaGraphNode_t* to, const cudaGraphEdgeData* data,
                          std::size_t count, bool add) {
@@ -68,7 +68,7 @@ cudaError_t change_edges(const Call& call, cudaGraph_t handle, const cudaGraphNo
 
 cudaError_t destroy_node(const Call& call, cudaGraphNode_t handle) {
   GraphNode* const node = find(call, handle);
-  // A stream or an event may be about to refer to the node while the graph is captured.
+  // While the graph is captured, a stream or an event may refer to the node.
   if (node == nullptr || call.runtime.captures.captures(node->graph)) return cudaErrorInvalidValue;
   if (node->graph.orders_memory()) return cudaErrorNotSupported;
   if (node->child && call.runtime.captures.captures(*node->child)) return cudaErrorInvalidValue;

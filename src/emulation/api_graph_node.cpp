@@ -12,7 +12,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// Where a call adds a node.
+/// The place where a call adds a node.
 struct Site {
   cudaGraphNode_t* node;
   cudaGraph_t graph;
@@ -21,7 +21,7 @@ struct Site {
   const cudaGraphEdgeData* edges = nullptr;
 };
 
-/// `add(graph, after, &node)` adds the node, when the place is right.
+/// Calls `add(graph, after, &node)`, which adds the node, if the place is valid.
 template <class Add>
 cudaError_t add_at(const Call& call, const Site& site, Add add) {
   Graph* const graph = find(call, site.graph);
@@ -41,7 +41,7 @@ cudaError_t add_action(const Call& call, const Site& site, const NodeAction& act
   });
 }
 
-/// The same with an action that is still to be made of the call's parameters.
+/// Adds a node whose action is made from the parameters of the call.
 template <class... Params>
 cudaError_t add_made(const Call& call, const Site& site, const Params&... params) {
   NodeAction action;
@@ -49,7 +49,7 @@ cudaError_t add_made(const Call& call, const Site& site, const Params&... params
   return status == cudaSuccess ? add_action(call, site, action) : status;
 }
 
-/// Whether `graph` is `other`, or the child graph of a node of it, or of one of these.
+/// Whether `graph` is `other`, or is nested in `other` as a child graph at any depth.
 bool is_in(const Graph& graph, const Graph& other) {
   if (&graph == &other) return true;
   for (const Ref<GraphNode>& node : other.nodes())
@@ -101,7 +101,7 @@ cudaError_t add_free(const Call& call, const Site& site, void* data) {
   });
 }
 
-/// CUDA before 12.9 has no ownership: child graphs are cloned.
+/// CUDA before 12.9 has no ownership of child graphs: they are cloned.
 template <class Params>
 Embedded ownership(const Params& child) {
   if constexpr (requires { child.ownership; })
@@ -127,9 +127,9 @@ cudaError_t add_any(const Call& call, const Site& site, cudaGraphNodeParams* par
   }
 }
 
-// ---- Of a node that is there
+// ---- Existing nodes
 
-/// The node, if it is of this type. Null: it is not.
+/// Returns the node if it has this type, else null.
 GraphNode* find(const Call& call, cudaGraphNode_t handle, cudaGraphNodeType type) {
   GraphNode* const node = find(call, handle);
   return node != nullptr && node->action.type == type ? node : nullptr;
@@ -443,7 +443,7 @@ cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t handle, void* data) {
   });
 }
 
-// ---- Of any type
+// ---- Nodes of any type
 
 cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, cudaGraphNodeParams* params) {
   return enter(Function::cudaGraphNodeSetParams, [&](Call& call) {

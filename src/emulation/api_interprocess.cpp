@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls about memory, events and pools that several processes of one machine have. A handle says
-// where the process that made it holds a file in memory (memory_file.hpp); another process opens
-// the file and maps what is in it.
+// Calls about memory, events and pools that several processes of one machine share. A handle names
+// a file in memory of the process that made it (memory_file.hpp); another process opens the file
+// and maps its content.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,13 +26,13 @@ void tell(const Call& call, const std::string& what) {
   report(std::string(call.name()) + ": " + what);
 }
 
-/// Why there is no file in memory, or no page of it.
+/// Reports why a file in memory, or a page of it, is not available.
 cudaError_t tell_missing(const Call& call) {
   tell(call, why_no_file());
   return cudaErrorMemoryAllocation;
 }
 
-/// Why what a handle means cannot be had.
+/// Reports why the object of a handle is not available.
 cudaError_t tell_gone(const Call& call, const InterprocessHandle& handle, const char* what) {
   const std::string process = "process " + std::to_string(handle.place.process);
   if (errno == EACCES || errno == EPERM)
@@ -45,8 +45,8 @@ cudaError_t tell_gone(const Call& call, const InterprocessHandle& handle, const 
   return cudaErrorMapBufferObjectFailed;
 }
 
-/// A device of another process, as this one numbers them: the same machine has the same numbers. A
-/// device that this process has not got is stood in for by the current one.
+/// Returns this process's number for a device of another process. The numbers are the same on one
+/// machine; the current device replaces a device that this process does not have.
 int device_here(const Call& call, int device) {
   const bool here = device >= 0 && device < static_cast<int>(call.runtime.devices.size());
   return here ? device : call.thread.device;
@@ -73,8 +73,8 @@ cudaError_t get_handle(Call& call, cudaIpcMemHandle_t* handle, void* data) {
   return cudaSuccess;
 }
 
-/// Blocks while the memory waits to be moved to where it can be opened: the process that has it
-/// runs a function of the program's, which may be writing it.
+/// Blocks until the memory has been moved to where this process can open it. The move waits while
+/// the owning process runs a function of the program, which may write the memory.
 cudaError_t await_memory(Call& call, const InterprocessHandle& handle, OpenedBlock& block) {
   const Time begin = Clock::now();
   while (!block.begun()) {
@@ -117,7 +117,7 @@ cudaError_t open(Call& call, void** data, const cudaIpcMemHandle_t& bytes, unsig
   if (!block) return tell_gone(call, *handle, "memory");
   const cudaError_t status = await_memory(call, *handle, *block);
   if (status != cudaSuccess) return status;
-  if (open_again()) return cudaSuccess;  // By another thread meanwhile.
+  if (open_again()) return cudaSuccess;  // Another thread has opened it during the wait.
   Allocation request;
   request.bytes = block->bytes();
   request.origin = Origin::opened;

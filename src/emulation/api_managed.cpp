@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls about where the pages of managed memory are. Host and devices share the memory here, so
-// nothing moves: what the program said is kept for whoever asks.
+// Calls about the location of the pages of managed memory. Host and devices share the memory here,
+// so nothing moves: the runtime only stores what the program said, for later queries.
 
 #include <algorithm>
 #include <vector>
@@ -12,7 +12,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// Whether the bytes are managed memory, all of one allocation.
+/// Whether the bytes are managed memory of one allocation.
 bool managed(const Call& call, const void* data, std::size_t bytes) {
   const Range range = call.runtime.memory.classify(data, bytes);
   return bytes != 0 && range.valid && range.allocation != nullptr && range.allocation->managed;
@@ -22,7 +22,7 @@ cudaError_t set(const Call& call, PageAdvice& advice, cudaMemoryAdvise what,
                 const cudaMemLocation& asked) {
   PageLocation location;
   if (what == cudaMemAdviseSetPreferredLocation || what == cudaMemAdviseSetAccessedBy ||
-      what == cudaMemAdviseUnsetAccessedBy)  // The others are of no location.
+      what == cudaMemAdviseUnsetAccessedBy)  // The other kinds of advice have no location.
     if (const cudaError_t status = call.runtime.find_location(asked, location);
         status != cudaSuccess)
       return status;
@@ -52,7 +52,7 @@ cudaError_t set(const Call& call, PageAdvice& advice, cudaMemoryAdvise what,
 
 using Runs = std::vector<const PageAdvice*>;
 
-/// What all pages have in common; `none` when they differ.
+/// Returns the value that all pages have in common, or `none` if they differ.
 template <class Value, class Of>
 Value common(const Runs& runs, Value none, Of of) {
   const Value first = of(*runs.front());
@@ -61,7 +61,8 @@ Value common(const Runs& runs, Value none, Of of) {
   return same ? first : none;
 }
 
-/// The devices that are advised to access every page; cudaInvalidDeviceId fills the rest.
+/// Lists the devices that are advised to access every page. cudaInvalidDeviceId fills the other
+/// entries.
 void list_accessors(const Runs& runs, int* list, std::size_t room) {
   std::size_t count = 0;
   for (const int device : runs.front()->accessed_by) {
@@ -121,8 +122,7 @@ cudaError_t advise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
     if (!managed(call, data, bytes)) return cudaErrorInvalidValue;
     PageAdvice tried;
     const cudaError_t status = set(call, tried, advice, location);
-    // For a device that does not exist, driver 580 returns this, where a prefetch returns the other
-    // error.
+    // Driver 580 returns this for a device that does not exist. A prefetch returns the other error.
     if (status == cudaErrorInvalidDevice) return cudaErrorInvalidValue;
     if (status != cudaSuccess) return status;
     call.runtime.memory.advice().change(
@@ -141,11 +141,11 @@ cudaError_t prefetch(const void* data, std::size_t bytes, cudaMemLocation asked,
     PageLocation location;
     status = call.runtime.find_location(asked, location);
     if (status != cudaSuccess) return status;
-    // No node of a graph is a prefetch.
+    // A graph has no prefetch nodes.
     if (stream->capture != nullptr) return call.runtime.captures.admit_wait(*stream);
     status = call.submit(*stream, GraphWork{});
     if (status != cudaSuccess) return status;
-    // CUDA: it is told "whether the prefetch operation has completed or even begun", or not.
+    // CUDA's query does not tell "whether the prefetch operation has completed or even begun".
     call.runtime.memory.advice().change(data, bytes,
                                         [&](PageAdvice& pages) { pages.prefetched = location; });
     return cudaSuccess;

@@ -12,8 +12,8 @@ constexpr unsigned kHostAllocFlags =
     cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
 constexpr unsigned kHostRegisterFlags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 
-constexpr std::size_t kPitchAlignment = 512;   // as cudaDevAttrTextureAlignment
-constexpr std::size_t kMaxPitch = 0x7fffffff;  // as cudaDevAttrMaxPitch
+constexpr std::size_t kPitchAlignment = 512;   // like cudaDevAttrTextureAlignment
+constexpr std::size_t kMaxPitch = 0x7fffffff;  // like cudaDevAttrMaxPitch
 
 cudaError_t allocate(Call& call, Origin origin, void** data, std::size_t bytes, unsigned flags) {
   if (data == nullptr) return cudaErrorInvalidValue;
@@ -30,7 +30,7 @@ cudaError_t allocate(Call& call, Origin origin, void** data, std::size_t bytes, 
   return call.runtime.allocate_on(call.device(), [&] { return memory.allocate(request, data); });
 }
 
-/// Rows of `width` bytes, each at a multiple of the pitch, which is chosen here.
+/// Allocates rows of `width` bytes. Each row starts at a multiple of the pitch, which this chooses.
 cudaError_t allocate_rows(Call& call, void** data, std::size_t* pitch, std::size_t width,
                           std::size_t rows) {
   if (data == nullptr || pitch == nullptr || width > kMaxPitch) return cudaErrorInvalidValue;
@@ -42,7 +42,7 @@ cudaError_t allocate_rows(Call& call, void** data, std::size_t* pitch, std::size
   return status;
 }
 
-/// Stream-ordered memory is freed at once: that nothing uses it any more is the program's concern.
+/// Frees stream-ordered memory at once; the program must make sure that nothing uses it any more.
 cudaError_t release_ordered(Call& call, const Allocation& allocation) {
   if (allocation.origin == Origin::graph) {
     const cudaError_t status = call.runtime.free_graph_memory(allocation.data);
@@ -54,10 +54,10 @@ cudaError_t release_ordered(Call& call, const Allocation& allocation) {
   memory.renew(free);
   memory.note_free(free);
   if (allocation.origin == Origin::graph) return cudaSuccess;
-  Mark freed;  // by the host: whoever gets the memory next comes after this call
+  Mark freed;  // The host frees it: the next owner of the memory is ordered after this call.
   freed.edges = make_task_edges();
   if (freed.edges) freed.edges->completed.release();
-  // The pool forgets what `allocation` refers to.
+  // The copy is necessary because the pool destroys the object that `allocation` refers to.
   const Allocation released = allocation;  // NOLINT(performance-unnecessary-copy-initialization)
   released.pool->free(released, std::move(freed));
   return cudaSuccess;
@@ -186,7 +186,7 @@ cudaError_t cudaHostGetFlags(unsigned* flags, void* data) {
     const Allocation* allocation = call.runtime.memory.find(data);
     if (flags == nullptr || allocation == nullptr || allocation->origin != Origin::pinned)
       return cudaErrorInvalidValue;
-    *flags = allocation->flags | cudaHostAllocMapped;  // Under unified addressing all is mapped.
+    *flags = allocation->flags | cudaHostAllocMapped;  // Unified addressing maps all of it.
     return cudaSuccess;
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls that have other names or parameters in CUDA 12 than in CUDA 13.
+// The calls whose names or parameters differ between CUDA 12 and CUDA 13.
 
 #include "cuda_version.hpp"
 

@@ -8,7 +8,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// Inside a capture the memory belongs to the graph.
+/// Inside a capture, the graph owns the memory.
 cudaError_t allocate_in_graph(Call& call, Stream& stream, std::size_t bytes, void** data) {
   GraphNode* node = nullptr;
   const cudaError_t status =
@@ -86,13 +86,13 @@ cudaError_t get_pool(Call& call, cudaMemPool_t* handle, int device, bool own) {
   return cudaSuccess;
 }
 
-/// What a pool of this type has its memory of.
+/// Finds the memory place of a pool of this type.
 cudaError_t find_place(const Call& call, const cudaMemLocation& location,
                        cudaMemAllocationType type, PoolPlace& place) {
   place.managed = type == cudaMemAllocationTypeManaged;
   if (!place.managed && type != cudaMemAllocationTypePinned) return cudaErrorInvalidValue;
   if (location.type == cudaMemLocationTypeHostNumaCurrent) return cudaErrorInvalidValue;
-  // Its other name is cudaMemLocationTypeNone: managed memory need not prefer a location.
+  // cudaMemLocationTypeNone has the same value: managed memory need not prefer a location.
   if (place.managed && location.type == cudaMemLocationTypeInvalid) return cudaSuccess;
   const cudaError_t status = call.runtime.find_location(location, place.location);
   if (status != cudaSuccess) return status;
@@ -139,7 +139,7 @@ bool is_device(const Call& call, const cudaMemLocation& location) {
          location.id < static_cast<int>(call.runtime.devices.size());
 }
 
-/// Sets all of it, or nothing. The pool's own device keeps its access.
+/// Sets all entries, or none if one is invalid. The pool's own device keeps its access.
 cudaError_t set_access(const Call& call, Pool& pool, const cudaMemAccessDesc* list,
                        std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -154,7 +154,7 @@ cudaError_t set_access(const Call& call, Pool& pool, const cudaMemAccessDesc* li
   return cudaSuccess;
 }
 
-/// The pool, unless another process has its memory. Null: there is none.
+/// Returns the pool, or null if the handle is invalid or the pool is imported.
 Pool* find_own(const Call& call, cudaMemPool_t handle) {
   Pool* const pool = call.find(handle);
   return pool == nullptr || pool->imported() ? nullptr : pool;

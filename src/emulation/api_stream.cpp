@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls about streams, and host functions in them.
+// Calls about streams and about host functions in them.
 
 #include <algorithm>
 #include <penstock/detail/pipeline/host_task.hpp>
@@ -98,7 +98,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
     const cudaError_t status = call.find(handle, &stream);
     if (status != cudaSuccess) return status;
     if (device == nullptr) return cudaErrorInvalidValue;
-    // Seen on an H100 and an H200.
+    // An H100 and an H200 behave like this.
     if (stream->capture != nullptr) return call.runtime.captures.admit_wait(*stream);
     *device = stream->device.index;
     return cudaSuccess;
@@ -111,14 +111,14 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
     const cudaError_t status = call.find(handle, &stream);
     if (status != cudaSuccess) return status;
     if (id == nullptr) return cudaErrorInvalidValue;
-    // Legacy streams have number 0, so the device tells them apart.
+    // The legacy streams all have number 0, so the id includes the device.
     *id = (static_cast<unsigned long long>(stream->device.index) << 48) + stream->number + 1;
     return cudaSuccess;
   });
 }
 
-/// The host and the device may touch managed memory at any time: so it only keeps its place in the
-/// stream.
+/// The host and the device may access managed memory at any time, so this call only keeps its place
+/// in the stream.
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t handle, void* data, std::size_t bytes,
                                      unsigned flags) {
   return enter(Function::cudaStreamAttachMemAsync, [&](Call& call) {
@@ -161,5 +161,5 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t call
 
 }  // extern "C"
 
-// Beside cudaLaunchHostFunc: for_each calls both.
+// This function is in the same file as cudaLaunchHostFunc because for_each calls both.
 void penstock::detail::for_each_on_the_real_cuda_runtime_has_to_be_compiled_by_nvcc() noexcept {}

@@ -87,7 +87,7 @@ cudaError_t Captures::end(Stream& stream, const ThreadState& thread, Ref<Graph>*
   return status;
 }
 
-/// Whether the origin comes after all that the other streams of the capture did.
+/// Whether the origin stream is ordered after all work of the other streams of the capture.
 bool Captures::joined(const Capture& capture) const {
   std::set<const GraphNode*> before_end;
   std::vector<const GraphNode*> open(capture.origin->capture_tail.begin(),
@@ -104,7 +104,7 @@ bool Captures::joined(const Capture& capture) const {
   return true;
 }
 
-/// Takes every stream out of the capture and forgets it.
+/// Removes every stream from the capture and destroys it.
 void Captures::drop(Capture& capture) {
   for (Stream* stream : capture.streams) {
     stream->capture = nullptr;
@@ -131,7 +131,7 @@ bool Captures::makes(const Graph& graph) const {
   });
 }
 
-// ---- May this be done now?
+// ---- Which calls a capture permits
 
 cudaError_t Captures::admit_unsafe(const ThreadState& thread) {
   if (captures_.empty() || thread.capture_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
@@ -207,7 +207,7 @@ cudaError_t Captures::wait(Stream& stream, const Event& event) {
     return cudaErrorStreamCaptureIsolation;
   }
   Capture* const capture = find(event.capture());
-  if (capture == nullptr) {  // The capture has ended: there is nothing to wait for in a stream.
+  if (capture == nullptr) {  // The capture has ended, so there is nothing to wait for.
     if (stream.capture != nullptr) stream.capture->valid = false;
     return cudaErrorCapturedEvent;
   }
@@ -236,7 +236,7 @@ void Captures::forget(Stream& stream) {
   Capture* const capture = stream.capture;
   if (capture == nullptr) return;
   capture->valid = false;
-  if (capture->origin == &stream) {  // Nobody can end the capture any more.
+  if (capture->origin == &stream) {  // No call can end the capture any more.
     if (capture->makes_graph) runtime_.graphs.remove(capture->graph->handle);
     drop(*capture);
     return;

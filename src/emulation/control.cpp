@@ -16,7 +16,7 @@ using namespace detail;
 
 namespace {
 
-/// Hidden from race detection, and under the lock.
+/// Runs `body` with the lock held, hidden from race detection.
 template <class Body>
 auto with_runtime(Body body) {
   const Hidden hidden;
@@ -106,7 +106,7 @@ bool clear_failures() {
   return with_runtime([](Runtime& runtime) { return runtime.failures.clear(); });
 }
 
-// ---- What is alive
+// ---- Live objects
 
 Live live() {
   return with_runtime([](const Runtime& runtime) {

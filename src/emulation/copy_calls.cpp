@@ -8,7 +8,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-// What CUDA stages without waiting for the stream.
+// CUDA stages copies up to this size without waiting for the stream.
 constexpr std::size_t kStagedAtOnce = std::size_t{64} << 10;
 
 Place place_of(const Allocation* allocation) {
@@ -33,8 +33,8 @@ bool describe(const Memory& memory, const void* data, std::size_t bytes, Place& 
   return range.valid;
 }
 
-/// Whether the two sides allow this kind of copy; managed memory is on both. Finds the kind for
-/// cudaMemcpyDefault.
+/// Whether this kind of copy is valid between the two places; managed memory is valid on both
+/// sides. Replaces cudaMemcpyDefault by the actual kind.
 bool fits(const Place& destination, const Place& source, cudaMemcpyKind& kind) {
   if (kind == cudaMemcpyDefault) {
     const bool to_device = on_device(destination), from_device = on_device(source);
@@ -48,7 +48,7 @@ bool fits(const Place& destination, const Place& source, cudaMemcpyKind& kind) {
          (from_device ? on_device(source) : on_host(source));
 }
 
-/// From the first byte to behind the last one; false when no memory is that large.
+/// Computes the distance from the first byte to the end of the last. Returns false if it overflows.
 template <class Request>
 bool extent(const Request& request, std::size_t pitch, std::size_t slice, std::size_t& bytes) {
   std::size_t rows = 0;
@@ -58,8 +58,8 @@ bool extent(const Request& request, std::size_t pitch, std::size_t slice, std::s
          !__builtin_add_overflow(bytes, request.width, &bytes);
 }
 
-/// A box of bytes inside a pitched one: where it begins, and its slices. False when it does not
-/// lie inside.
+/// Finds where a box of bytes starts inside pitched memory, and its slices. Returns false if the
+/// box does not lie inside.
 bool locate(const cudaPitchedPtr& memory, const cudaPos& at, const cudaExtent& box, void** begin,
             std::size_t* slice) {
   std::size_t right = 0, bottom = 0, offset = 0, above = 0;
@@ -82,7 +82,7 @@ bool from_pageable(const CopyWork& work) {
   return work.direction == cudaMemcpyHostToDevice && work.pageable;
 }
 
-/// Reads the source on this thread, now: the task copies from what was read.
+/// Reads the source on this thread now; the task copies from the result.
 std::unique_ptr<std::byte[]> stage(const CopyWork& copy) {
   auto staging = std::make_unique<std::byte[]>(copy.bytes());
   const auto* const source = static_cast<const std::byte*>(copy.source);
@@ -94,7 +94,7 @@ std::unique_ptr<std::byte[]> stage(const CopyWork& copy) {
   return staging;
 }
 
-/// Queues the copy, with a pageable source read before the return, or captures it.
+/// Queues the copy, or captures it. A pageable source is read before this returns.
 cudaError_t queue(Call& call, Stream& stream, const CopyWork& work, Mark& end) {
   if (stream.capture != nullptr || !from_pageable(work)) return call.submit(stream, work, &end);
   std::unique_ptr<std::byte[]> staging = stage(work);
@@ -207,7 +207,7 @@ cudaError_t copy_between_devices(Call& call, cudaStream_t handle, const CopyRequ
 }
 
 cudaError_t box_copy(const cudaMemcpy3DParms* params, CopyRequest& request) {
-  // There are no arrays here: one of them could only be a handle of nothing.
+  // Arrays are not emulated, so such a handle is invalid.
   if (params == nullptr || params->srcArray != nullptr || params->dstArray != nullptr)
     return cudaErrorInvalidValue;
   const cudaExtent& box = params->extent;

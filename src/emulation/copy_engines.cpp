@@ -11,7 +11,7 @@ namespace {
 
 Clock::duration at_rate(std::size_t bytes, double bytes_per_second) {
   if (bytes_per_second <= 0) return {};
-  constexpr double kYear = 365.0 * 24 * 3600;  // Longer ones do not fit the clock.
+  constexpr double kYear = 365.0 * 24 * 3600;  // Longer durations do not fit the clock.
   const std::chrono::duration<double> seconds(
       std::min(kYear, static_cast<double>(bytes) / bytes_per_second));
   return std::chrono::duration_cast<Clock::duration>(seconds);
@@ -29,7 +29,7 @@ Clock::duration modelled_duration(const Machine& machine, const CopyWork& copy) 
     case cudaMemcpyDeviceToDevice:
       return at_rate(copy.bytes(), machine.device_to_device);
     default:
-      return {};  // Between two places of the host: the CPU's own speed.
+      return {};  // A copy from host to host runs at the CPU's own speed.
   }
 }
 
@@ -71,7 +71,7 @@ Stream* CopyEngines::give_back(Stream& stream, Time end, const std::uint64_t* dr
   const auto engine = static_cast<std::size_t>(stream.engine);
   stream.engine = -1;
   free_at_[engine] = end;
-  std::size_t candidates = 0;  // equally urgent, and nobody is more urgent
+  std::size_t candidates = 0;  // waiting streams of the most urgent priority
   int most_urgent = 0;
   for (const Waiting& waiting : waiting_) {
     if (!serves(engine, waiting.direction)) continue;

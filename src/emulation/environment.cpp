@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PENSTOCK_EMULATION="schedule=random,seed=7,devices=2,host_to_device=25e9": the options of a
-// runtime that no reset has chosen.
+// Reads the options of a runtime that no reset has configured from the environment, for example
+// PENSTOCK_EMULATION="schedule=random,seed=7,devices=2,host_to_device=25e9".
 
 #include <charconv>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace penstock::emulation::detail {
 namespace {
 
 constexpr int kMostDevices = 64, kMostEngines = 64;
-constexpr std::size_t kMostBytes = std::size_t{1} << 44;  // of the 2^47 that a process can address
+constexpr std::size_t kMostBytes = std::size_t{1} << 44;  // a process can address 2^47
 constexpr std::chrono::nanoseconds kLongest = std::chrono::minutes(1);
 constexpr std::chrono::milliseconds kMostPatience = std::chrono::hours(24);
 
@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kMostPatience = std::chrono::hours(24);
   throw std::invalid_argument(why);
 }
 
-/// "25e9", "1.5", "4G".
+/// Parses a number such as "25e9", "1.5" or "4G".
 double parse_number(const std::string& key, const std::string& value) {
   std::istringstream in(value);
   double number = 0;
@@ -41,7 +41,7 @@ double parse_number(const std::string& key, const std::string& value) {
   return number;
 }
 
-/// The same without a fraction. Digits alone are read exactly, whatever their number.
+/// Parses a number without a fraction. A number of digits only is read exactly.
 std::uint64_t parse_whole(const std::string& key, const std::string& value, std::uint64_t least,
                           std::uint64_t most) {
   const auto out_of_range = [&] {
@@ -104,7 +104,7 @@ void set(Options& options, const std::string& key, const std::string& value) {
   }
 }
 
-/// Refuses what is not from `least` to `most`, a NaN too.
+/// Throws unless the value is between `least` and `most`. NaN is refused too.
 template <class Number>
 void require(const char* name, Number value, Number least, Number most, const char* range) {
   if (!(value >= least && value <= most))
@@ -155,7 +155,8 @@ Options options_from_environment() {
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "penstock: PENSTOCK_EMULATION: %s\n", error.what());
     std::fflush(stderr);
-    std::_Exit(EXIT_FAILURE);  // Static destructors would wait for the lock that is held here.
+    // exit() would run static destructors, which would wait for the lock that is held here.
+    std::_Exit(EXIT_FAILURE);
   }
 }
 

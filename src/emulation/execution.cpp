@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a task is executed: the part of the scheduler that touches the program's memory and calls its
-// functions. Only these are visible to race detection.
+// Executes tasks: the part of the scheduler that accesses the program's memory and calls its
+// functions. Race detection sees only these accesses and calls.
 //
-// A modelled copy runs in the machine's own time: it begins when its engine was free and its turn
-// had come, not when a thread woke up to it, so a queue of copies keeps the model's rate. The bytes
-// move late in that interval, as late as keeps the end: a program that reads the destination, or
-// overwrites the source, without waiting is then caught at it.
+// A modelled copy uses the clock of the emulated machine. It begins when its engine is free and its
+// turn has come, not when a thread wakes up for it, so a queue of copies keeps the modelled rate.
+// The bytes move as late as the end of that interval permits, so that a program that reads the
+// destination or overwrites the source without waiting gets wrong data.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// More than the CPU takes to copy this much.
+/// Returns a time in which the CPU surely copies this many bytes.
 Clock::duration generous_copy_time(std::size_t bytes) {
   constexpr double kBytesPerSecond = 2e9;
   constexpr auto kWakeUp = std::chrono::microseconds(100);
@@ -29,14 +29,14 @@ Clock::duration generous_copy_time(std::size_t bytes) {
                        std::chrono::duration<double>(static_cast<double>(bytes) / kBytesPerSecond));
 }
 
-/// `visit(slice, row)` for each row.
+/// Calls `visit(slice, row)` for each row.
 template <class Work, class Visit>
 void for_each_row(const Work& work, Visit visit) {
   for (std::size_t slice = 0; slice < work.depth; ++slice)
     for (std::size_t row = 0; row < work.height; ++row) visit(slice, row);
 }
 
-/// Whether the rows follow each other without a gap.
+/// Whether the rows are contiguous.
 template <class Work>
 bool dense(const Work& work, std::size_t pitch, std::size_t slice) {
   return (work.height == 1 || pitch == work.width) &&
@@ -58,7 +58,7 @@ void copy_bytes(const CopyWork& copy) {
   });
 }
 
-/// Fills with a value of several bytes. Race detection sees the copies of it.
+/// Fills with a value of several bytes. Race detection sees the copies that this makes.
 void fill_with_pattern(const FillWork& fill) {
   std::array<std::byte, 4096> pattern;
   for (std::size_t i = 0; i < pattern.size(); i += fill.element)
@@ -85,7 +85,7 @@ void fill_bytes(const FillWork& fill) {
   });
 }
 
-/// From the first byte to behind the last one.
+/// The distance from the first byte to the end of the last.
 template <class Work>
 std::size_t extent(const Work& work, std::size_t pitch, std::size_t slice) {
   return (work.depth - 1) * slice + (work.height - 1) * pitch + work.width;
@@ -114,7 +114,7 @@ void Scheduler::run(Stream& stream, Lock& lock) {
   finish(stream, task);
 }
 
-/// When the task's turn came, in the machine's own time.
+/// Returns when the task's turn came, by the clock of the emulated machine.
 Time Scheduler::ready_at(const Stream& stream, const Task& task) const {
   Time ready = std::max(stream.last_end, std::max(task.submitted, task.not_before));
   for (const Mark& mark : task.after)
@@ -126,13 +126,13 @@ void Scheduler::sleep_until(Stream& stream, Time time, Lock& lock) {
   while (!stopping_ && Clock::now() < time) stream.wake.wait_until(lock, time);
 }
 
-/// Executes the task, unless its device has failed before. Returns how the device fails now.
+/// Executes the task, unless its device has failed already. Returns the new error of the device.
 cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
   cudaError_t status = stream.device.failure;
   if (std::holds_alternative<JoinWork>(task.work)) return status;
   if (status == cudaSuccess) status = failures_.next(kind_of(task.work));
   if (const auto* host = std::get_if<HostWork>(&task.work)) {
-    // A callback is told of the failure; a plain host function is not called any more.
+    // A callback receives the failure; a plain host function is no longer called.
     if (status == cudaSuccess || host->callback != nullptr) call_host(task, status, lock);
     return status;
   }
@@ -151,7 +151,7 @@ cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
   return cudaSuccess;
 }
 
-/// Another process has come to its record.
+/// Another process has reached its record.
 cudaError_t Scheduler::arrive(Task& task, std::uint64_t record) {
   SharedEvent& event = *task.event->shared();
   if (event.progress(record) == SharedEvent::Progress::failed) return cudaErrorExternalDevice;
@@ -160,15 +160,16 @@ cudaError_t Scheduler::arrive(Task& task, std::uint64_t record) {
   return cudaSuccess;
 }
 
-/// Whether there is memory that the device may use behind all of the bytes.
+/// Whether the device may use the memory of all these bytes.
 bool Scheduler::usable(const Task& task, const void* data, std::size_t bytes) const {
   return (memory_.unmappings() == task.unmappings || memory_.accessible(data, bytes)) &&
          memory_.usable(data);
 }
 
-/// Does what touches the program's memory, while memory that waits to be moved does not move. It
-/// moves when nothing touches memory: a copy or a fill that would begin meanwhile waits for the
-/// others to end. It does not wait for functions of the program's, of which one may wait for it.
+/// Accesses the program's memory without the lock, while no memory is moved. A move needs a moment
+/// without any access, so a copy or a fill that would begin while memory waits to be moved lets the
+/// others end first. It does not wait while functions of the program run, because such a function
+/// may wait for it.
 template <class Do>
 void Scheduler::without_lock(Lock& lock, Touch touch, Do work) {
   touch_ended_.wait(lock, [this] {
@@ -203,7 +204,7 @@ cudaError_t Scheduler::copy(Stream& stream, Task& task, Lock& lock) {
     task.begin = std::max(task.begin, stream.device.engines.free_at(stream));
   const auto move_bytes = [&] { without_lock(lock, Touch::bytes, [&] { copy_bytes(copy); }); };
   occupy(stream, task, duration, generous_copy_time(copy.bytes()), move_bytes, lock);
-  // Another process may have freed its memory meanwhile.
+  // Another process may have freed its memory during the copy.
   return memory_.usable(copy.destination) && memory_.usable(copy.source) ? cudaSuccess
                                                                          : cudaErrorIllegalAddress;
 }
@@ -219,7 +220,7 @@ cudaError_t Scheduler::fill(Stream& stream, Task& task, Lock& lock) {
   return memory_.usable(fill.destination) ? cudaSuccess : cudaErrorIllegalAddress;
 }
 
-/// Does `work` within the modelled duration, late in it; without one, at once.
+/// Runs `work` late in the modelled duration; without one, it runs at once.
 template <class DoWork>
 void Scheduler::occupy(Stream& stream, Task& task, Clock::duration duration, Clock::duration needed,
                        DoWork work, Lock& lock) {
@@ -235,14 +236,14 @@ void Scheduler::occupy(Stream& stream, Task& task, Clock::duration duration, Clo
   sleep_until(stream, task.end, lock);
 }
 
-/// Whoever gets the memory next finds nothing of what it held.
+/// Overwrites freed memory, so that its next owner cannot read the old content.
 void Scheduler::forget(FreeWork free, Lock& lock) {
   memory_.end_use(free);
   without_lock(lock, Touch::bytes, [&] { memory_.renew(free); });
   memory_.note_free(free);
 }
 
-/// What the function throws ends the process: nobody is there to catch it.
+/// An exception of the function ends the process, because no code could catch it.
 void Scheduler::call_host(Task& task, cudaError_t status, Lock& lock) noexcept {
   const HostWork host = std::get<HostWork>(task.work);
   if (keeps_time()) task.begin = std::max(task.begin, Clock::now());

@@ -6,7 +6,7 @@
 namespace penstock::emulation::detail {
 
 bool is_sticky(cudaError_t error) {
-  if (error == cudaErrorTensorMemoryLeak) return true;  // no enumerator of CUDA before 12.8
+  if (error == cudaErrorTensorMemoryLeak) return true;  // CUDA before 12.8 has no enumerator.
   switch (error) {
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
@@ -39,7 +39,7 @@ cudaError_t Failures::count(std::vector<Planned<What>>& planned, What what) {
       error = plan.error;
       planned.erase(planned.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
-      ++plan.left;  // One call fails once: this failure waits for the next one.
+      ++plan.left;  // One call fails once, so this failure applies to the next call.
       ++i;
     }
   }

@@ -18,10 +18,10 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-constexpr std::size_t kFileBytes = std::size_t{1} << 20;      // 16 GiB are 16,384 mappings of it
-constexpr std::size_t kFilledBytes = std::size_t{256} << 10;  // sooner filled than mapped anew
+constexpr std::size_t kFileBytes = std::size_t{1} << 20;      // 16 GiB need 16,384 mappings of it
+constexpr std::size_t kFilledBytes = std::size_t{256} << 10;  // filled faster than mapped again
 
-/// A file in memory, full of `value`; -1 where the system has none.
+/// Makes a file in memory in which each byte is `value`. Returns -1 if the system refuses.
 int make_file(unsigned char value) {
   const int file = make_memory_file("penstock fresh memory", kFileBytes, 0);
   if (file < 0) return -1;
@@ -35,7 +35,8 @@ int make_file(unsigned char value) {
   return file;
 }
 
-/// The file full of `value`, made once: runtimes are restarted thousands of times by some tests.
+/// Returns the file full of `value`. It is made once, because some tests restart the runtime
+/// thousands of times.
 int file_of(unsigned char value) {
   static std::mutex mutex;
   static std::array<std::optional<int>, 256> files;
@@ -78,7 +79,7 @@ void FreshMemory::fill(void* data, std::size_t bytes) const {
 }
 
 void FreshMemory::renew(void* data, std::size_t bytes) const {
-  // Without the pages that were written, the memory shows the file again.
+  // The written pages are discarded, so the memory shows the file again.
   if (file_ >= 0 && bytes > kFilledBytes && madvise(data, bytes, MADV_DONTNEED) == 0) return;
   fill(data, bytes);
 }

@@ -46,7 +46,7 @@ const char* name_of(cudaMemcpyKind direction) {
   }
 }
 
-/// The parameters, each on a line of the label.
+/// Collects the parameters of a node; each is a line of its label.
 class Parameters {
  public:
   Parameters(std::ostream& out, unsigned flags) : out_(out), flags_(flags) {}
@@ -85,7 +85,7 @@ class Parameters {
   unsigned flags_;
 };
 
-/// `name` begins the names of the nodes.
+/// Writes a graph. The names of its nodes begin with `name`.
 void write(std::ostream& out, const Graph& graph, const std::string& name, unsigned flags) {
   const auto name_of_node = [&](const GraphNode* node) {
     std::size_t number = 0;

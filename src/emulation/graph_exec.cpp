@@ -10,7 +10,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// What a step does in a launch.
+/// Returns the work of a step in a launch.
 const Work& work_of(const GraphPlan::Step& step) {
   static const Work nothing = JoinWork{};
   return step.enabled ? step.action.work : nothing;
@@ -28,7 +28,8 @@ GraphExec::GraphExec(Runtime& runtime, const Graph& graph, GraphPlan plan, unsig
 }
 
 GraphExec::~GraphExec() {
-  objects_.used_by(last_launch_.edges);  // And so by the launches before, which it waited for.
+  // This also covers earlier launches, because the last one waited for them.
+  objects_.used_by(last_launch_.edges);
   close_lanes();
 }
 
@@ -37,7 +38,7 @@ void GraphExec::close_lanes() {
   lanes_.clear();
 }
 
-/// The streams for the branches, on the device of the launching stream and as urgent as it.
+/// Makes the streams for the branches, with the device and the priority of the launching stream.
 void GraphExec::make_lanes(Stream& stream) {
   const bool fit = !lanes_.empty() && &lanes_.front()->device == &stream.device;
   if (!fit) {
@@ -51,8 +52,8 @@ void GraphExec::make_lanes(Stream& stream) {
   }
 }
 
-/// Memory that the graph allocates and does not free must have been freed since the last launch,
-/// and memory of others that it frees must be there.
+/// Checks that memory which the graph allocates and does not free has been freed since the last
+/// launch, and that memory of other graphs which it frees is allocated.
 cudaError_t GraphExec::claim_memory() {
   const bool frees_on_launch = (flags_ & cudaGraphInstantiateFlagAutoFreeOnLaunch) != 0;
   const auto allocates = [&](const Ref<GraphMemory>& memory) {
@@ -72,7 +73,7 @@ Stream& GraphExec::lane(std::size_t number, Stream& stream) const {
   return number == 0 ? stream : *lanes_[number - 1];
 }
 
-/// Queues one step, behind the steps of other lanes that it depends on, or behind the begin.
+/// Queues one step after the steps of other lanes that it depends on, or after the begin.
 Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const char* name,
                             const Mark& begin) {
   Task* const task = runtime_.scheduler.task(name, work_of(step));
@@ -94,7 +95,8 @@ Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const c
 cudaError_t GraphExec::launch(Stream& stream, const char* name) {
   Scheduler& scheduler = runtime_.scheduler;
   make_lanes(stream);
-  for (const GraphPlan::Step& step : plan_.steps) {  // Nothing may be missing half-way.
+  // Everything is checked and prepared first, so that a launch is never left incomplete.
+  for (const GraphPlan::Step& step : plan_.steps) {
     const NodeAction& action = step.action;
     const bool waits =
         action.type == cudaGraphNodeTypeWaitEvent && action.event->shared() != nullptr;
@@ -149,8 +151,8 @@ bool same_rows(const FillWork& one, const FillWork& other) {
          one.pitch == other.pitch && one.slice == other.slice;
 }
 
-/// Whether a node may become the other by an update: addresses, values and the length of flat
-/// copies and fills may change, the memory that is meant and the rows of either may not.
+/// Whether an update may change one node into the other. It may change addresses, values and the
+/// length of flat copies and fills, but not the kind of memory or the rows.
 bool updatable(const Work& from, const Work& to) {
   if (const auto* copy = std::get_if<CopyWork>(&from)) {
     const auto& other = std::get<CopyWork>(to);
@@ -166,8 +168,8 @@ bool updatable(const Work& from, const Work& to) {
 
 }  // namespace
 
-/// The first difference that an update may not make between the plan and `count` steps from
-/// `first` on, with the nodes of the other graph in `info`.
+/// Returns the first difference that an update may not make, between the plan and the `count` steps
+/// from `first` on. `info` receives the nodes of the other graph.
 cudaGraphExecUpdateResult GraphExec::compare(const GraphPlan& plan, std::size_t first,
                                              std::size_t count,
                                              cudaGraphExecUpdateResultInfo& info) const {
@@ -179,7 +181,7 @@ cudaGraphExecUpdateResult GraphExec::compare(const GraphPlan& plan, std::size_t 
     const GraphPlan::Step &old = plan_.steps[first + i], &step = plan.steps[i];
     info.errorNode = handle_of(i);
     if (step.action.type != old.action.type) return cudaGraphExecUpdateErrorNodeTypeChanged;
-    // The first steps of a child graph come after its begin.
+    // The first steps of a child graph are ordered after its begin.
     const bool at_begin = old.after.empty() || (first > 0 && old.after.front() < first);
     const std::size_t edges = at_begin ? 0 : old.after.size();
     if (step.after.size() != edges) return cudaGraphExecUpdateErrorTopologyChanged;

@@ -9,8 +9,8 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// A node on a cycle. The way back from a node that is not in `placed` never leaves such nodes, so
-/// it goes round sooner or later.
+/// Returns a node on a cycle. Each node that is not in `placed` has a predecessor that is not in it
+/// either, so following predecessors reaches a cycle.
 std::uint64_t find_cycle(const Graph& graph,
                          const std::unordered_map<const GraphNode*, std::size_t>& placed) {
   const auto missing = [&](const GraphNode* node) { return placed.count(node) == 0; };
@@ -35,8 +35,8 @@ GraphPlan::Step* GraphPlan::find(std::uint64_t node) {
   return found == by_node_.end() ? nullptr : &steps[found->second];
 }
 
-/// Adds the steps of a graph, of which the first ones come after `entry`. Returns those that none
-/// of the others comes after.
+/// Adds the steps of a graph whose first steps follow `entry`. Returns the steps that no other step
+/// follows.
 std::vector<std::size_t> GraphPlan::append(const Graph& graph,
                                            const std::vector<std::size_t>& entry) {
   allocated.insert(allocated.end(), graph.allocated().begin(), graph.allocated().end());
@@ -67,12 +67,12 @@ std::vector<std::size_t> GraphPlan::append(const Graph& graph,
   return exits;
 }
 
-/// A step continues a lane whose last step it comes after, by whatever way of edges; so a lane's
-/// order is never more than the graph's.
+/// A step extends a lane if it depends on the last step of the lane, directly or indirectly. So the
+/// order within a lane is never stricter than the graph's.
 void GraphPlan::assign_lanes() {
-  std::vector<std::size_t> lengths;            // steps of each lane so far
-  std::vector<std::vector<std::size_t>> seen;  // of each step: so many of each lane come before it
-  std::vector<std::size_t> places;             // of each step in its lane, from 1
+  std::vector<std::size_t> lengths;            // number of steps of each lane so far
+  std::vector<std::vector<std::size_t>> seen;  // for each step: steps of each lane before it
+  std::vector<std::size_t> places;             // for each step: its place in its lane, from 1
   for (Step& step : steps) {
     std::vector<std::size_t> before;
     for (const std::size_t earlier : step.after) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lazy schedule: the part of the scheduler that knows what somebody needs. A task runs when the
-// host waits for it or for something behind it, or asks for it again and again. Some programs need
-// work without saying so (they wait for a condition variable that a host function signals, or poll
-// a flag): so all work is due as well when no call came for a while, and when it is old.
+// The lazy schedule: the part of the scheduler that knows which work is needed. A task runs when
+// the host waits for it or for later work, or queries it repeatedly. Some programs need work
+// without a call that says so: they wait for a condition variable that a host function signals, or
+// poll a flag. So all work is also demanded after a while without calls, and when it is old.
 
 #include <pthread.h>
 
@@ -16,8 +16,8 @@
 namespace penstock::emulation::detail {
 
 namespace {
-constexpr auto kIdle = std::chrono::milliseconds(2);  // without a call
-constexpr auto kOld = std::chrono::milliseconds(20);  // since the work was first seen waiting
+constexpr auto kIdle = std::chrono::milliseconds(2);  // time without a call
+constexpr auto kOld = std::chrono::milliseconds(20);  // time since the work was first found waiting
 }  // namespace
 
 bool Scheduler::demanded(const Stream& stream) const {
@@ -26,7 +26,7 @@ bool Scheduler::demanded(const Stream& stream) const {
 
 void Scheduler::demand(const Mark& mark) {
   if (options_.schedule != Schedule::lazy || mark.reached()) return;
-  std::vector<Mark>& needed = needed_;  // Kept, so that a query allocates nothing.
+  std::vector<Mark>& needed = needed_;  // It is a member, so that a query allocates nothing.
   needed.assign(1, mark);
   while (!needed.empty()) {
     const Mark next = needed.back();
@@ -48,12 +48,12 @@ void Scheduler::note_call() {
   if (options_.schedule == Schedule::lazy) last_call_ = Clock::now();
 }
 
-/// Work was submitted that nobody has demanded.
+/// Called after work was submitted that is not demanded.
 void Scheduler::watch_idleness() {
   if (!std::exchange(undemanded_, true)) idle_wake_.notify_one();
 }
 
-/// Makes sure that somebody watches for idleness.
+/// Makes sure that a thread watches for idleness.
 void Scheduler::start_idle_watcher() {
   if (idle_watcher_) return;
   start_thread_of("what waits to be needed", [this] { serve_idleness(); });
@@ -61,7 +61,7 @@ void Scheduler::start_idle_watcher() {
   ++threads_;
 }
 
-/// The life of the thread that watches for idleness.
+/// The body of the thread that watches for idleness.
 void Scheduler::serve_idleness() {
   const Hidden hidden;
   pthread_setname_np(pthread_self(), "penstock idle");

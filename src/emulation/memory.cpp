@@ -19,7 +19,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// With the page behind it that nobody may touch.
+/// The size with the inaccessible page after it.
 std::size_t footprint(std::size_t bytes) {
   return whole_pages(bytes) + page_size();
 }
@@ -31,13 +31,14 @@ void* pointer(std::uintptr_t address) {
   return reinterpret_cast<void*>(address);
 }
 
-/// Takes the memory away, but for the addresses.
+/// Removes the memory and keeps its addresses reserved.
 void reserve(void* data, std::size_t bytes) {
-  // NOLINTNEXTLINE(bugprone-unused-return-value): a mapping over a mapping of ours has its address
+  // NOLINTNEXTLINE(bugprone-unused-return-value): MAP_FIXED returns the given address
   mmap(data, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-/// Addresses for `bytes` of memory, with room for whole pages and for gaps. Addresses cost nothing.
+/// The number of addresses to reserve for `bytes` of memory, with room for whole pages and gaps.
+/// Reserved addresses use no memory.
 std::size_t addresses_for(std::size_t bytes) {
   return 2 * bytes + (std::size_t{1} << 30);
 }
@@ -59,7 +60,7 @@ AddressSpace::AddressSpace(std::size_t bytes, int sharing, const FreshMemory& fr
 }
 
 AddressSpace::~AddressSpace() {
-  // Whoever maps these addresses next finds nothing poisoned.
+  // The next mapping at these addresses must not be poisoned.
   for (const auto& [base, mapping] : mapped_) unpoison(pointer(base), whole_pages(mapping.bytes));
   if (bytes_ != 0) munmap(pointer(base_), bytes_);
 }
@@ -79,8 +80,8 @@ void* AddressSpace::map(std::size_t bytes, const FileBytes* shared) {
   while (gap != free_.end() && gap->second < wanted) ++gap;
   if (gap == free_.end()) return nullptr;
   const std::uintptr_t base = gap->first;
-  // A new mapping rather than mprotect: ThreadSanitizer forgets who accessed these addresses
-  // before.
+  // This makes a new mapping instead of calling mprotect, so that ThreadSanitizer forgets the
+  // earlier accesses to these addresses.
   const bool mapped = shared == nullptr ? fresh_->map(pointer(base), whole_pages(bytes), sharing_)
                                         : mmap(pointer(base), whole_pages(bytes), kReadWrite,
                                                MAP_SHARED | MAP_NORESERVE | MAP_FIXED, shared->file,
@@ -104,7 +105,8 @@ bool AddressSpace::move_to_file(void* data, std::size_t bytes, const FileBytes& 
   if (copy == MAP_FAILED) return false;
   std::memcpy(copy, data, bytes);
   munmap(copy, length);
-  // Not by the function of the C library: ThreadSanitizer is to know who touched the memory before.
+  // This avoids mmap of the C library, so that ThreadSanitizer keeps the earlier accesses to the
+  // memory.
   return syscall(SYS_mmap, data, length, kReadWrite, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                  shared.file, shared.offset) != -1;
 }
@@ -229,8 +231,8 @@ Range Memory::classify(const void* data, std::size_t bytes) const {
     const std::size_t offset = number(data) - number(allocation->data);
     return {bytes <= allocation->bytes - offset, allocation};
   }
-  if (data == nullptr || reserved(data)) return {};          // Freed, or never allocated.
-  if (bytes > ~std::uintptr_t{0} - number(data)) return {};  // Beyond all addresses.
+  if (data == nullptr || reserved(data)) return {};          // It was freed, or never allocated.
+  if (bytes > ~std::uintptr_t{0} - number(data)) return {};  // It exceeds the address space.
   const auto after = allocations_.upper_bound(number(data));
   const bool reaches_into_one =
       after != allocations_.end() && number(after->second.data) - number(data) < bytes;
@@ -273,7 +275,7 @@ void Memory::unmap_for_pool(int device, void* data, std::size_t bytes) {
   ++unmappings_;
 }
 
-// ---- Memory that other processes open, and of other processes
+// ---- Memory that processes share
 
 SharedBlock* Memory::shared(const void* data) const {
   const auto found = shared_.find(number(data));
@@ -345,7 +347,7 @@ void Memory::forget_blocks(void* data) {
   opened_.erase(number(data));
 }
 
-// ---- The life of stream-ordered memory
+// ---- Lifetime of stream-ordered memory
 
 FreeWork Allocation::free() const {
   return {data, bytes, life, !pool || !pool->imported()};

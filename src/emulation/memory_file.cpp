@@ -22,7 +22,8 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// Sets the length. A file beyond the limit of the process would end it by SIGXFSZ.
+/// Sets the length of the file. It checks the limit of the process first, because exceeding it
+/// would end the process by SIGXFSZ.
 bool resize(int file, std::size_t bytes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
@@ -41,8 +42,8 @@ std::string name_of(SharedKind kind, std::uint64_t number) {
   return name;
 }
 
-/// What the system calls the file behind a link of /proc/PROCESS/fd. Empty: there is none, or it is
-/// not this process's to see.
+/// Returns the target of a link of /proc/PROCESS/fd. It is empty if the link does not exist or this
+/// process may not read it.
 std::string target_of(const std::string& link) {
   char target[128];
   const ssize_t bytes = readlink(link.c_str(), target, sizeof target);
@@ -53,7 +54,7 @@ std::string link_of(const char* process, int descriptor) {
   return std::string("/proc/") + process + "/fd/" + std::to_string(descriptor);
 }
 
-/// As the system calls a file in memory.
+/// Returns the system's name for such a file in memory.
 std::string called(SharedKind kind, std::uint64_t number) {
   return "/memfd:" + name_of(kind, number) + " (deleted)";
 }
@@ -77,7 +78,7 @@ std::size_t whole_pages(std::size_t bytes) {
 int make_memory_file(const char* name, std::size_t bytes, unsigned flags) {
   const int made = memfd_create(name, MFD_CLOEXEC | flags);
   if (made < 0) return -1;
-  // A program whose standard input is closed must not read this in its place.
+  // If standard input is closed, the program must not read this file in its place.
   const int file = made > STDERR_FILENO ? made : fcntl(made, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (file != made) close(made);
   if (file < 0 || resize(file, bytes)) return file;
@@ -111,8 +112,8 @@ std::shared_ptr<SharedFile> SharedFile::create(SharedKind kind, std::size_t byte
 }
 
 std::shared_ptr<SharedFile> SharedFile::find(SharedKind kind, const FilePlace& place) {
-  // Whatever has that number there now is not opened unless it is the file: opening a pipe or a
-  // device can wait, or do something.
+  // The descriptor may belong to another file now. That file is not opened, because opening a pipe
+  // or a device can block or have side effects.
   const std::string link = link_of(std::to_string(place.process).c_str(), place.descriptor);
   const std::string wanted = called(kind, place.number);
   const std::string found = target_of(link);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Files in memory that have no name in any folder, so that nothing of them is left when the last
-// process that uses them ends. Another process of the same user opens one by where it is: the
-// process that has it open, the number of its descriptor there, and its name, which no other file
-// has.
+// Files in memory without a name in any folder, so nothing of them remains when the last process
+// that uses them ends. Another process of the same user finds a file by three things: the process
+// that has it open, its descriptor there, and its name, which is unique.
 
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -18,33 +17,34 @@ namespace penstock::emulation::detail {
 
 inline constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
-/// A new file in memory of `bytes` zeros; -1 where the system has none, and errno says why. Its
-/// descriptor is above those of the standard streams. `flags`: of memfd_create.
+/// Creates a file in memory with `bytes` zeros. Returns -1 if the system refuses; errno then says
+/// why. The descriptor is greater than those of the standard streams. `flags` are those of
+/// memfd_create.
 int make_memory_file(const char* name, std::size_t bytes, unsigned flags);
 
-/// What errno says of a file that could not be made or made longer, and what to do.
+/// Returns a message for errno after a file could not be made or extended, with a remedy.
 std::string why_no_file();
 
-/// What is in a file that processes share.
+/// The content of a file that processes share.
 enum class SharedKind : std::uint32_t { memory = 1, event = 2, pool = 3 };
 
-/// Where a process finds a shared file.
+/// The place where a process finds a shared file.
 struct FilePlace {
   std::int32_t process = 0;
   std::int32_t descriptor = -1;
-  std::uint64_t number = 0;  ///< in the file's name
+  std::uint64_t number = 0;  ///< the number in the file's name
 };
 
-/// A file in memory that processes share. Nobody can shrink it: what is mapped of it stays there.
+/// A file in memory that processes share. It cannot be shrunk, so mapped pages of it stay valid.
 class SharedFile {
  public:
-  /// A new one; null when the system has none, and errno says why.
+  /// Creates a file. Returns null if the system refuses; errno then says why.
   static std::shared_ptr<SharedFile> create(SharedKind kind, std::size_t bytes);
-  /// The file of another process. Null when it is not there, or not open to this process; errno
-  /// says why.
+  /// Opens the file of another process. Returns null if the file does not exist or this process may
+  /// not open it; errno then says why.
   static std::shared_ptr<SharedFile> find(SharedKind kind, const FilePlace& place);
-  /// The file that this descriptor stands for, which stays the caller's. Null when it is none of
-  /// this kind.
+  /// Opens the file of this descriptor; the caller keeps the descriptor. Returns null if the file
+  /// is not of this kind.
   static std::shared_ptr<SharedFile> of_descriptor(SharedKind kind, int descriptor);
 
   ~SharedFile();
@@ -56,10 +56,10 @@ class SharedFile {
   FilePlace place() const;
   std::size_t bytes() const;
 
-  /// Makes the file longer by at least so many bytes: where they begin, at a whole page. -1: the
-  /// system does not let it.
+  /// Extends the file by at least `bytes`. Returns the offset of the new bytes, at a page boundary,
+  /// or -1 if the system refuses.
   off_t extend(std::size_t bytes);
-  /// Gives the memory of these bytes back, which are zeros from now on.
+  /// Returns the memory of these bytes to the system. They read as zeros afterwards.
   void forget(off_t offset, std::size_t bytes) const;
 
  private:
@@ -69,11 +69,12 @@ class SharedFile {
   std::uint64_t number_;
 };
 
-/// Some pages of a shared file, readable and writable by every process that has them.
+/// Mapped pages of a shared file. Every process that maps them can read and write them.
 class SharedPages {
  public:
   SharedPages() = default;
-  /// Empty when the bytes are not all in the file, or the system has no addresses.
+  /// The result is empty if the file does not contain all of the bytes, or if the system has no
+  /// addresses.
   SharedPages(const SharedFile& file, off_t offset, std::size_t bytes);
   ~SharedPages();
   SharedPages(SharedPages&& other) noexcept;
@@ -88,7 +89,7 @@ class SharedPages {
 };
 
 std::size_t page_size();
-/// Rounded up to whole pages; 0 when no number is that large.
+/// Rounds up to whole pages. Returns 0 on overflow.
 std::size_t whole_pages(std::size_t bytes);
 
 }  // namespace penstock::emulation::detail

@@ -7,7 +7,7 @@
 
 namespace penstock::emulation::detail {
 
-// ---- To what the node does
+// ---- From parameters to work
 
 cudaError_t to_action(const Call& call, const cudaMemcpy3DParms* params, NodeAction& action) {
   CopyRequest request{};
@@ -123,7 +123,7 @@ bool rest_is_zero(const cudaGraphNodeParams& params) {
          params.reserved2 == 0;
 }
 
-// ---- And back
+// ---- From work to parameters
 
 cudaMemcpy3DParms copy_params(const CopyWork& work) {
   const auto rows = [&](std::size_t pitch, std::size_t slice) {
@@ -141,7 +141,7 @@ cudaMemcpy3DParms copy_params(const CopyWork& work) {
 
 cudaError_t fill_params(const FillWork& work, cudaMemsetParams& params) {
   if (work.depth > 1 && work.slice != work.pitch * work.height) return cudaErrorNotSupported;
-  // CUDA writes the byte that is the lowest of the value.
+  // CUDA writes the lowest byte of the value.
   const unsigned mask = work.element == 4 ? ~0u : (1u << (8 * work.element)) - 1;
   params = {};
   params.dst = work.destination;

@@ -82,7 +82,7 @@ void start_running() {
   const Lock lock(runtime_mutex());
   try {
     running_runtime(Function::cudaGetDeviceCount);
-  } catch (const std::bad_alloc&) {  // The call that led here tries again, and returns the error.
+  } catch (const std::bad_alloc&) {  // The call that led here tries again and returns the error.
   }
 }
 
@@ -90,8 +90,8 @@ void complain(const char* path, const char* why) {
   std::fprintf(stderr, "penstock: CUDA_INJECTION64_PATH=%s: %s\n", path, why);
 }
 
-/// A library that cannot be given the interface is a tool for CUDA's driver. That of nsys 2022.4
-/// crashes where there is no driver.
+/// A library that does not accept the interface is a tool for CUDA's driver. The one of nsys 2022.4
+/// crashes without a driver.
 void initialize(const char* path, void* library) {
   void* const attach = ::dlsym(library, kAttach);
   void* const begin = ::dlsym(library, "InitializeInjection");
@@ -107,7 +107,8 @@ void initialize(const char* path, void* library) {
 void load_injected_library() {
   static std::atomic<bool> begun{false};
   if (begun.exchange(true)) return;
-  start_running();  // Before the library: what it does at the exit comes before unloading.
+  // The runtime starts first, so that the library's exit handlers run before the runtime unloads.
+  start_running();
   const char* const path = std::getenv("CUDA_INJECTION64_PATH");  // NOLINT(concurrency-mt-unsafe)
   if (path != nullptr && *path != '\0') {
     void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);

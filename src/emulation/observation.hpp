@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Who is told of calls and operations (emulation.hpp: observe). Off, it costs each call one relaxed
-// load; the observer itself is used under the runtime's lock.
+// Tells an observer about calls and operations (emulation.hpp: observe). Without an observer it
+// costs each call one relaxed load. The observer itself is used with the runtime's lock held.
 
 #include <atomic>
 #include <penstock/emulation.hpp>
@@ -15,7 +15,7 @@ class Observation {
  public:
   bool on() const { return on_.load(std::memory_order_relaxed); }
 
-  // Under the lock.
+  // Call these with the lock held.
   bool begin(const Observer& observer);
   void end() { on_.store(false, std::memory_order_relaxed); }
   std::uint64_t next_call() { return ++calls_; }
@@ -32,19 +32,20 @@ class Observation {
   std::uint64_t calls_ = 0;
 };
 
-/// Of this process, whichever runtime is running: it outlives a reset.
+/// Returns the object of this process. It outlives a reset of the runtime.
 inline Observation& observation() {
   static constinit Observation the_observation;
   return the_observation;
 }
 
-/// Loads the library that CUDA_INJECTION64_PATH names, at the first call of the process: gives it
-/// the runtime's interface (interface.hpp) and calls its InitializeInjection. Not under the lock.
+/// Loads the library that CUDA_INJECTION64_PATH names, at the first call of the process, passes it
+/// the runtime's interface (interface.hpp) and calls its InitializeInjection. Call it without the
+/// lock.
 void load_injected_library();
 
 inline std::atomic<bool> injection_is_settled{false};
 
-/// Other threads go on while one loads the library; their calls until then are not observed.
+/// While one thread loads the library, other threads continue, and their calls are not observed.
 inline void settle_injection() {
   if (!injection_is_settled.load(std::memory_order_relaxed)) [[unlikely]]
     load_injected_library();

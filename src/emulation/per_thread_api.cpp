@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names that the calls have in programs compiled for per-thread default streams
-// (nvcc --default-stream per-thread, or CUDA_API_PER_THREAD_DEFAULT_STREAM): stream 0 is the
-// thread's own.
+// The names of the calls in programs that are compiled for per-thread default streams (nvcc
+// --default-stream per-thread, or CUDA_API_PER_THREAD_DEFAULT_STREAM). Stream 0 is then the
+// thread's own default stream.
 
 #include "copy_calls.hpp"
 
@@ -70,7 +70,7 @@ cudaError_t cudaMemset3D_ptds(cudaPitchedPtr memory, int value, cudaExtent exten
   });
 }
 
-// ---- Calls with one
+// ---- Calls with a stream
 
 cudaError_t cudaMemcpyAsync_ptsz(void* destination, const void* source, std::size_t bytes,
                                  cudaMemcpyKind kind, cudaStream_t stream) {

@@ -46,7 +46,8 @@ bool Pool::reusable(const Block& block, const Stream& stream) const {
          (opportunistic_ != 0 && block.freed.reached());
 }
 
-/// The smallest cached block that can be used again and has `bytes`, but not more than `most`.
+/// Returns the smallest cached block that can be reused and has at least `bytes` and at most `most`
+/// bytes.
 std::size_t Pool::find(std::size_t bytes, std::size_t most, const Stream& stream) const {
   std::size_t best = kNone;
   for (std::size_t i = 0; i < cached_.size(); ++i) {
@@ -94,7 +95,7 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
   return cudaSuccess;
 }
 
-/// A new block. Null when there is no room for it.
+/// Maps a new block. Returns null if there is no room for it.
 void* Pool::map(std::size_t bytes, const Stream& stream) {
   unmap_left();
   if (!gather(bytes, stream)) {
@@ -106,7 +107,7 @@ void* Pool::map(std::size_t bytes, const Stream& stream) {
   return data;
 }
 
-/// Makes so many bytes spare: of blocks that can be used again first, then of the device.
+/// Makes this many bytes spare, first from blocks that can be reused, then from the device.
 bool Pool::gather(std::size_t bytes, const Stream& stream) {
   while (spare_ < bytes) {
     std::size_t block = find(bytes - spare_, kNone, stream);
@@ -123,7 +124,7 @@ bool Pool::gather(std::size_t bytes, const Stream& stream) {
   return true;
 }
 
-/// The bytes of a cached block become spare.
+/// Makes the bytes of a cached block spare.
 void Pool::take_apart(std::size_t block) {
   spare_ += cached_[block].bytes;
   left_.push_back(std::move(cached_[block]));
@@ -155,7 +156,7 @@ void Pool::free(const Allocation& allocation, Mark freed) {
   Block block{allocation.data, allocation.mapped, allocation.allocated, std::move(freed), settled};
   used_ -= block.bytes;
   memory_.unlist(block.data);
-  // What another process has allocated is used by nobody here any more.
+  // Memory that another process has allocated is not reused here.
   (imported_ ? left_ : cached_).push_back(std::move(block));
 }
 
@@ -200,7 +201,7 @@ cudaError_t Pool::set(cudaMemPoolAttr attribute, const void* value) {
       threshold_ = *static_cast<const std::uint64_t*>(value);
       return cudaSuccess;
     case cudaMemPoolAttrReservedMemHigh:
-    case cudaMemPoolAttrUsedMemHigh:  // The high marks can only be put back.
+    case cudaMemPoolAttrUsedMemHigh:  // The high-water marks can only be reset.
       if (*static_cast<const std::uint64_t*>(value) != 0) return cudaErrorInvalidValue;
       (attribute == cudaMemPoolAttrUsedMemHigh ? used_high_ : reserved_high_) =
           attribute == cudaMemPoolAttrUsedMemHigh ? used_ : reserved_;

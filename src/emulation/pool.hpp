@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A memory pool of stream-ordered allocation. An address is given at submission. Memory that was
-// freed is used again at once in the stream that freed it, whose order makes that safe, and in
-// other streams when the free has been executed (cudaMemPoolReuseAllowOpportunistic) or the host
-// has waited for it. A block that fits is used again as it is; otherwise the bytes of blocks are
-// used again at another address, as a GPU maps its memory anew. What is cached beyond the release
-// threshold goes back at the next synchronisation. Used under the runtime's lock.
+// A memory pool of stream-ordered allocation. An address is assigned at submission. The stream that
+// freed memory can reuse it at once, because the order of the stream makes that safe. Other streams
+// can reuse it after the free has been executed (cudaMemPoolReuseAllowOpportunistic) or after the
+// host has waited for it. A block that fits is reused as it is; otherwise the bytes of blocks are
+// reused at another address, as a GPU remaps its memory. Cached memory beyond the release threshold
+// is returned at the next synchronisation. Use it with the runtime's lock held.
 
 #include <driver_types.h>
 
@@ -24,19 +24,19 @@
 
 namespace penstock::emulation::detail {
 
-/// What memory a pool has: of a device, or managed memory that prefers a location or none.
+/// The place of a pool's memory: a device, or managed memory with or without a preferred location.
 struct PoolPlace {
   bool managed = false;
   PageLocation location;
 
   auto operator<=>(const PoolPlace&) const = default;
-  /// The device whose bytes are taken: device 0 when the location is no device.
+  /// The device whose memory is used: device 0 if the location is not a device.
   int device() const { return location.type == cudaMemLocationTypeDevice ? location.id : 0; }
 };
 
 class Pool : public Counted {
  public:
-  /// `file`: other processes can open the memory, which is in this file.
+  /// `file` contains the memory if other processes can open it.
   Pool(Memory& memory, const PoolPlace& place, std::size_t max_bytes,
        std::shared_ptr<SharedFile> file, bool imported)
       : memory_(memory),
@@ -48,32 +48,33 @@ class Pool : public Counted {
   ~Pool() override;
 
   std::uint64_t handle = 0;
-  bool exported = false;  ///< another process may have been told of it
+  bool exported = false;  ///< another process may know of it
   int device() const { return device_; }
   const PoolPlace& place() const { return place_; }
-  /// The file with its memory. Null: the pool is this process's alone.
+  /// The file with the pool's memory. It is null if the pool is not shared with other processes.
   const std::shared_ptr<SharedFile>& file() const { return file_; }
-  /// Another process allocates the memory.
+  /// Whether another process allocates the memory.
   bool imported() const { return imported_; }
 
-  /// Memory for use in `stream`. When it was used before, `after` is where that use ended.
+  /// Allocates memory for use in `stream`. If the memory was used before, `after` is the end of
+  /// that use.
   cudaError_t allocate(std::size_t bytes, const Stream& stream, void** data, Mark* after);
-  /// Memory of an imported pool. `*data` is null when there are no addresses for it.
+  /// Adds memory of an imported pool. `*data` is null if there are no addresses for it.
   void import(std::size_t bytes, std::unique_ptr<OpenedBlock> block, void** data);
-  /// The allocation is free from `freed` on.
+  /// Frees the allocation at the mark `freed`.
   void free(const Allocation& allocation, Mark freed);
-  /// The host has waited for these frees: `covers(mark)` is true of where they were executed. Their
-  /// memory can be used again in every stream.
+  /// The host has waited for the frees whose marks `covers(mark)` accepts, so their memory can be
+  /// reused in every stream.
   template <class Covers>
   void settle(Covers covers) {
     for (Block& block : cached_) block.settled = block.settled || covers(block.freed);
   }
-  /// Gives cached memory back until no more than `keep` bytes are mapped, as far as the frees have
-  /// been executed.
+  /// Returns cached memory to the system until at most `keep` bytes are mapped, as far as the frees
+  /// have been executed.
   void trim(std::size_t keep);
   void trim_to_threshold() { trim(threshold_); }
 
-  // ---- Access of devices: kept for the program, every device reaches the memory.
+  // ---- Access of devices: stored for queries only, since every device can access the memory.
   cudaMemAccessFlags access(int device) const;
   void set_access(int device, cudaMemAccessFlags flags) { access_[device] = flags; }
 
@@ -87,8 +88,8 @@ class Pool : public Counted {
     Mark allocated, freed;
     bool settled;  ///< the host has waited for the free
 
-    /// Nothing in a stream is about the memory any more: it can be unmapped. A program may have
-    /// freed it in another stream without waiting for the allocation.
+    /// Whether no task in a stream concerns the memory any more, so that it can be unmapped. A
+    /// program may have freed it in another stream without waiting for the allocation.
     bool done() const { return allocated.reached() && freed.reached(); }
   };
   bool reusable(const Block& block, const Stream& stream) const;
@@ -102,21 +103,22 @@ class Pool : public Counted {
   Memory& memory_;
   PoolPlace place_;
   int device_;
-  std::size_t max_bytes_;  // 0: as much as the device has
+  std::size_t max_bytes_;  // 0: the capacity of the device
   std::shared_ptr<SharedFile> file_;
   bool imported_;
   std::vector<Block> cached_;
-  std::vector<Block> left_;  // mapped until they are freed; their bytes are used elsewhere
-  std::size_t spare_ = 0;    // reserved bytes that no block has
+  std::vector<Block> left_;  // mapped until they are freed; other blocks use their bytes
+  std::size_t spare_ = 0;    // reserved bytes that belong to no block
   std::uint64_t threshold_ = 0;
   std::uint64_t used_ = 0, used_high_ = 0, reserved_ = 0, reserved_high_ = 0;
   std::map<int, cudaMemAccessFlags> access_;  // by device, where it was set
   int follow_events_ = 1, opportunistic_ = 1, internal_dependencies_ = 1;
 };
 
-/// A file for a pool of this device that other processes open; null when the system has none.
+/// Creates a file for a pool of this device that other processes open. Returns null if the system
+/// refuses.
 std::shared_ptr<SharedFile> make_pool_file(int device);
-/// The device of such a pool; nothing when the file is none of a pool.
+/// Returns the device of such a pool, or nothing if the file is not a pool's.
 std::optional<int> device_of_pool_file(const SharedFile& file);
 
 /// The pools of one place.

@@ -13,7 +13,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-// Streams may be inside a function of the program's that never returns.
+// A stream may be inside a function of the program that never returns.
 constexpr auto kPatienceAtExit = std::chrono::seconds(1);
 
 struct Process {
@@ -21,10 +21,10 @@ struct Process {
   Runtime* runtime = nullptr;
   std::uint64_t eras = 0;
   bool exiting = false;
-  bool forked = false;  // This is a child, without the threads of the runtime.
+  bool forked = false;  // This process is a child without the threads of the runtime.
 };
 
-// On the heap for good: threads of streams may outlive the static objects.
+// It is never destroyed, because threads of streams may outlive static objects.
 Process& process() {
   static Process* const the_process = new Process;
   return *the_process;
@@ -41,7 +41,7 @@ void unload() {
   process().runtime->scheduler.stop(lock, on_stream_thread ? Clock::duration{} : kPatienceAtExit);
 }
 
-// A fork waits for calls under way, so that the child's copy of the runtime can be read.
+// A fork waits for running calls, so that the child's copy of the runtime is consistent.
 void before_fork() {
   const Hidden hidden;
   process().mutex.lock();
@@ -65,7 +65,8 @@ void start(const Options& options) {
   try {
     now.runtime = new Runtime(now.mutex, options, ++now.eras);
   } catch (const OutOfResources& problem) {
-    static const bool told = (report(problem.what()), true);  // Every call will try again.
+    // Every call tries again, but the message is printed once.
+    static const bool told = (report(problem.what()), true);
     (void)told;
     throw;
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The one lock of the runtime, and the runtime of this process: started by the first call or by
-// emulation::reset, never destroyed, so that calls from static destructors find it. When the
-// process exits, what has not begun is dropped and every later call fails with
-// cudaErrorCudartUnloading. In a child that is forked once it has started, nearly every call fails
-// with cudaErrorInitializationError: the threads are the parent's.
+// The single lock of the runtime, and the runtime of this process. The first call or
+// emulation::reset starts it, and it is never destroyed, so that calls from static destructors find
+// it. When the process exits, work that has not begun is dropped and every later call fails with
+// cudaErrorCudartUnloading. In a child that is forked after the start, nearly every call fails with
+// cudaErrorInitializationError, because the threads exist only in the parent.
 
 #include <penstock/emulation.hpp>
 
@@ -15,27 +15,28 @@ namespace penstock::emulation::detail {
 
 std::mutex& runtime_mutex();
 
-/// The runtime for a call of `function`, started from the environment if need be. Null once the
-/// process is exiting, and for most functions in a forked child. To be called under the lock.
+/// Returns the runtime for a call of `function`, and starts it from the environment if necessary.
+/// Returns null when the process is exiting and, for most functions, in a forked child. Call it
+/// with the lock held.
 Runtime* running_runtime(Function function);
-/// What a call returns that finds none.
+/// Returns the error of a call that found no runtime.
 cudaError_t why_not_running();
 
-/// The runtime also then: for reading what happened.
+/// Returns the runtime even when the process is exiting, to read its records.
 Runtime& last_runtime();
 
-/// The default streams of this thread go when the thread ends.
+/// Makes the end of this thread release the thread's default streams.
 void forget_thread_at_its_end();
 
-/// Replaces the runtime by a new one. The lock is held; it is let go while work is waited for.
+/// Replaces the runtime by a new one. The lock is held, except while this waits for work.
 void restart(Lock& lock, const Options& options);
 
-/// Options{} changed by the environment variable PENSTOCK_EMULATION. Ends the process with a
-/// message when it makes no sense.
+/// Returns the default options, changed by the environment variable PENSTOCK_EMULATION. Ends the
+/// process with a message if the variable is invalid.
 Options options_from_environment();
-/// The same from a text; throws std::invalid_argument.
+/// Parses the options from a text; throws std::invalid_argument.
 Options parse_options(const std::string& text);
-/// Throws std::invalid_argument when there can be no such machine.
+/// Throws std::invalid_argument if no machine can have these options.
 void validate(const Options& options);
 
 }  // namespace penstock::emulation::detail

@@ -23,7 +23,7 @@ struct Status {
   unsigned long long start = 0;
 };
 
-/// What /proc says of a process; nothing when it does not know the process.
+/// Reads /proc about a process. Returns nothing if there is no such process.
 std::optional<Status> status_of(std::int32_t process) {
   const std::string path = "/proc/" + std::to_string(process) + "/stat";
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -33,7 +33,7 @@ std::optional<Status> status_of(std::int32_t process) {
   ::close(file);
   if (bytes <= 0) return {};
   text[bytes] = '\0';
-  const char* const after_name = std::strrchr(text, ')');  // A name may hold anything.
+  const char* const after_name = std::strrchr(text, ')');  // A name may contain any character.
   Status status;
   if (after_name == nullptr ||
       std::sscanf(after_name,  // NOLINT(cert-err34-c): the kernel writes numbers

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Which process something belongs to, and whether that process still runs: what one process shares
-// with another may outlive it.
+// Identifies processes, and tells whether they still run: an object that processes share may
+// outlive one of them.
 
 #include <chrono>
 #include <cstdint>
 
 namespace penstock::emulation::detail {
 
-/// A process of this machine. Numbers of processes are used again, so the time of its start is a
-/// part of it.
+/// A process of this machine. The system reuses process numbers, so the start time is a part of the
+/// identity.
 struct ProcessIdentity {
   std::int32_t number = 0;
   std::uint64_t start = 0;  ///< in ticks of the kernel's clock since the machine started
@@ -20,16 +20,16 @@ struct ProcessIdentity {
 
 const ProcessIdentity& this_process();
 
-/// False once the process has ended, also while its parent has not asked how. Reads a file of
-/// /proc, which takes some microseconds.
+/// Returns false once the process has ended, even if its parent has not collected its status. It
+/// reads a file of /proc, which takes some microseconds.
 bool runs(const ProcessIdentity& process);
-/// So often at most it is asked about a process with which something is shared.
+/// The shortest time between two checks whether a process that shares an object still runs.
 inline constexpr auto kLookEvery = std::chrono::milliseconds(20);
 
-/// A number that no other run of a program has.
+/// Returns a number that is unique to this run of the program.
 std::uint64_t number_of_this_run();
 
-/// A number that is not used twice.
+/// Returns a number that is never returned again.
 std::uint64_t unique_number();
 
 }  // namespace penstock::emulation::detail

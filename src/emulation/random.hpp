@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the random schedule draws: a pure function of the seed and of which task of which stream it
-// is for, so the same seed draws the same delays however the threads run.
+// The numbers of the random schedule. They are a pure function of the seed, the stream and the
+// task, so the same seed gives the same delays however the threads run.
 
 #include <chrono>
 #include <cstdint>
 
 namespace penstock::emulation::detail {
 
-/// 64 well-mixed bits (the finalizer of SplitMix64, once for each number).
+/// Returns 64 well-mixed bits: the finalizer of SplitMix64, applied once for each number.
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t task) {
   std::uint64_t bits = seed;
   for (const std::uint64_t number : {stream, task}) {
@@ -21,7 +21,8 @@ constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, st
   return bits;
 }
 
-/// None for every second task; for the others up to 100 microseconds, now and then up to 400.
+/// Returns no delay for every second task, up to 100 microseconds for most others, and up to 400
+/// for a few.
 constexpr std::chrono::nanoseconds random_delay(std::uint64_t bits) {
   if ((bits & 1) != 0) return {};
   const std::uint64_t longest = (bits & 0xe) == 0 ? 400'000 : 100'000;

@@ -2,8 +2,8 @@
 #pragma once
 
 // Counted references to the runtime's objects (streams, events, graphs). The count is a plain
-// number: every reference is made, copied and dropped under the runtime's lock. A Ref<T> can be a
-// member, copied and dropped where T is not complete.
+// integer, so references are made, copied and dropped with the runtime's lock held. A Ref<T> can be
+// a member, be copied and be dropped where T is incomplete.
 
 #include <cstddef>
 #include <utility>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the runtime tells on standard error: what no error code of CUDA can.
+// Messages on standard error for what no error code of CUDA can express.
 
 #include <new>
 #include <string>
@@ -11,10 +11,11 @@ namespace penstock::emulation::detail {
 /// Writes "penstock: " and the text, as one line.
 void report(const std::string& text) noexcept;
 
-/// The same, then ends the process: the runtime cannot go on, and no call can say so.
+/// Writes the message, then ends the process: the runtime cannot continue, and no call can return
+/// an error.
 [[noreturn]] void give_up(const std::string& text) noexcept;
 
-/// The system has not given what the runtime needs. Calls of CUDA return
+/// Thrown when the system refuses a resource that the runtime needs. Calls of CUDA return
 /// cudaErrorMemoryAllocation; emulation::reset throws it.
 class OutOfResources : public std::bad_alloc {
  public:

@@ -116,7 +116,7 @@ void Runtime::destroy_all(const Device& device) {
   std::vector<Allocation> owned;
   for (const auto& [address, allocation] : memory.all())
     if (allocation.device == device.index && allocation.origin != Origin::graph &&
-        allocation.origin != Origin::pool)  // CUDA: these the program has to free itself.
+        allocation.origin != Origin::pool)  // In CUDA, the program has to free these itself.
       owned.push_back(allocation);
   for (const Allocation& allocation : owned) memory.release(allocation.data);
   pools.for_each([&](Pool& pool) {

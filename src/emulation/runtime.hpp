@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The emulated runtime between two resets: the machine's parts and the program's objects. There is
-// one at a time (process.hpp); its members are used under the runtime's lock.
+// The emulated runtime between two resets: the parts of the machine and the objects of the program.
+// There is one at a time (process.hpp). Use its members with the runtime's lock held.
 
 #include <array>
 #include <cstdint>
@@ -47,7 +47,7 @@ class Runtime {
   Scheduler scheduler;
   std::vector<std::unique_ptr<Device>> devices;
 
-  std::map<const void*, GraphMemory*> graph_memory;  ///< all there is, by address
+  std::map<const void*, GraphMemory*> graph_memory;  ///< every GraphMemory, by address
   HandleTable<Stream, HandleKind::stream> streams;
   HandleTable<Event, HandleKind::event> events;
   HandleTable<Pool, HandleKind::pool> pools;
@@ -57,51 +57,53 @@ class Runtime {
   HandleTable<GraphExec, HandleKind::graph_exec> graph_execs;
   Captures captures{*this};
 
-  /// A new stream of the device, with a handle when the program gets one.
+  /// Creates a stream of the device, with a handle if the program receives one.
   Ref<Stream> create_stream(Device& device, unsigned flags, int priority, bool with_handle);
-  /// A stream for a branch of a graph.
+  /// Creates a stream for a branch of a graph.
   Ref<Stream> create_branch_stream(Device& device);
-  /// The default stream of one thread on one device; made on first use.
+  /// Returns the default stream of one thread on one device; the first use creates it.
   Stream& per_thread_stream(std::uint64_t thread, Device& device);
-  /// The thread ends: its default streams go when they are empty.
+  /// Called when the thread ends: its default streams are removed once they are empty.
   void forget_thread(std::uint64_t thread);
 
-  /// `file`: of a pool that other processes open, or (`imported`) that this one has opened.
+  /// `file` is for a pool that other processes open, or that this process has opened (`imported`).
   Ref<Pool> create_pool(const PoolPlace& place, std::size_t max_bytes,
                         std::shared_ptr<SharedFile> file = nullptr, bool imported = false);
-  /// Of managed memory they are made on first use.
+  /// Returns the pools of the place. The first use creates those of managed memory.
   PoolChoice& pools_of(const PoolPlace& place);
-  /// How many pools are none of the program's.
+  /// The number of pools that the program did not create.
   std::size_t default_pools() const { return devices.size() + managed_pools_.size(); }
-  /// The place that the program names. The host is one node of memory, with number 0.
+  /// Finds the location that the program names. The host is one memory node with number 0.
   cudaError_t find_location(const cudaMemLocation& asked, PageLocation& found) const;
 
   Ref<Graph> create_graph();
-  /// How many graphs are the program's: neither child graphs nor still being captured.
+  /// Counts the graphs of the program: neither child graphs nor graphs that are still being
+  /// captured.
   std::size_t count_graphs() const;
-  /// Drops references; with the last one the program's object is destroyed, on another thread.
+  /// Drops references. The last one destroys the program's object, on another thread.
   cudaError_t release_user_object(UserObject& object, unsigned count);
 
-  /// The program frees memory that a graph has left behind.
+  /// Frees memory that a graph has allocated and not freed, for a call of the program.
   cudaError_t free_graph_memory(void* data);
 
-  /// Takes the stream's handle away.
+  /// Removes the stream's handle.
   void destroy(Stream& stream);
   void destroy_graphs();
-  /// Destroys what the program still holds on a device; its work is done.
+  /// Destroys the remaining objects of the program on a device whose work is done.
   void destroy_all(const Device& device);
 
-  /// Blocks until the streams of `device` (null: of all) are at the end of what they hold now.
-  /// False: the process unloads the runtime.
+  /// Blocks until the streams of `device` (null: of all devices) have finished their present work.
+  /// Returns false if the process unloads the runtime.
   bool await_idle(Lock& lock, const Device* device, bool acquire_order);
-  /// The host has waited for this place: memory that was freed before it can be used again.
+  /// The host has waited for this mark, so memory that was freed before it can be reused.
   void settle(const Mark& mark);
-  /// The host waits for the device, or (`blocking`) for its legacy default stream: that is also for
-  /// the streams that have ended.
+  /// The host waits for the device, or (`blocking`) for its legacy default stream. The wait also
+  /// covers the streams that have ended.
   void settle_ended(const Device& device, bool blocking);
-  /// Cached memory of pools beyond their thresholds goes back.
+  /// Returns the cached memory of pools beyond their thresholds to the system.
   void trim_pools();
-  /// `allocate()`, and once more without the memory that the device's pools cache, if it is short.
+  /// Calls `allocate()`. If memory is short, it releases the cached memory of the device's pools
+  /// and calls it again.
   template <class Allocate>
   cudaError_t allocate_on(const Device& device, Allocate allocate) {
     const cudaError_t status = allocate();

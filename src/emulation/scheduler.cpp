@@ -19,7 +19,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-constexpr std::size_t kShortBytes = std::size_t{64} << 10;  // copied in less time than a wake-up
+constexpr std::size_t kShortBytes = std::size_t{64} << 10;  // such a copy is faster than a wake-up
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void Scheduler::close(Stream& stream) {
   retire(stream);
 }
 
-/// Lets go of a closed stream with nothing left to do; its thread, if it has one, ends first.
+/// Removes a closed stream that has no work left. Its thread, if it has one, ends first.
 void Scheduler::retire(Stream& stream) {
   if (!stream.closed || !stream.drained()) return;
   if (stream.has_thread) {
@@ -122,8 +122,8 @@ void Scheduler::order_by_default_stream(Stream& stream, Task& task) {
 
 // ---- When a task may start
 
-/// Whether the stream's first task may start now. When it is blocked, whoever unblocks it will kick
-/// the stream.
+/// Decides whether the stream's first task may start now. If it is blocked, the event that unblocks
+/// it kicks the stream.
 Scheduler::Readiness Scheduler::examine(Stream& stream) {
   Task& task = *stream.head;
   if (stopping_ || !demanded(stream)) return Readiness::blocked;
@@ -134,7 +134,7 @@ Scheduler::Readiness Scheduler::examine(Stream& stream) {
     return Readiness::blocked;
   }
   if (waits_for_another_process(stream, task)) {
-    // Nobody wakes the stream. The longer it has waited, the less often it looks.
+    // Nothing wakes the stream. The longer it has waited, the less often it checks.
     const Time now = Clock::now();
     if (task.looks_since == Time{}) task.looks_since = now;
     stream.look_again = now + look_again_after(now - task.looks_since);
@@ -178,8 +178,8 @@ bool Scheduler::is_short(const Work& work) const {
   return !std::holds_alternative<HostWork>(work);
 }
 
-/// Whether the task waits for a record that another process has not come to. A device that has
-/// failed waits for nothing.
+/// Whether the task waits for a record that another process has not reached. A failed device does
+/// not wait.
 bool Scheduler::waits_for_another_process(const Stream& stream, const Task& task) const {
   const auto* const wait = std::get_if<WaitWork>(&task.work);
   return wait != nullptr && wait->record != 0 && stream.device.failure == cudaSuccess &&
@@ -188,7 +188,7 @@ bool Scheduler::waits_for_another_process(const Stream& stream, const Task& task
 
 // ---- Moving a stream
 
-/// Has another look at the stream: something may have unblocked it.
+/// Examines the stream again, because something may have unblocked it.
 void Scheduler::kick(Stream& stream) {
   if (stream.drained() || stream.running) return;
   const Readiness readiness = examine(stream);
@@ -196,7 +196,7 @@ void Scheduler::kick(Stream& stream) {
   if (helps_ && readiness == Readiness::ready && is_short(stream.head->work)) {
     if (!std::exchange(stream.runnable, true)) runnable_.push_back(&stream);
   } else {
-    stream.wake.notify_one();  // Its thread is there since `prepare`.
+    stream.wake.notify_one();  // `prepare` has started its thread.
   }
 }
 
@@ -210,11 +210,11 @@ void Scheduler::pump(Lock& lock) {
   }
 }
 
-/// The life of a stream's thread.
+/// The body of a stream's thread.
 void Scheduler::serve(Stream& stream) {
   const Hidden hidden;
   pthread_setname_np(pthread_self(), "penstock stream");
-  prctl(PR_SET_TIMERSLACK, 1UL);  // Sleeps of modelled copies end on time, not 50 us later.
+  prctl(PR_SET_TIMERSLACK, 1UL);  // Without it, sleeps of modelled copies would end 50 us late.
   Lock lock(mutex_);
   while (!stopping_) {
     if (stream.drained() && stream.closed) break;
@@ -236,7 +236,7 @@ void Scheduler::serve(Stream& stream) {
   thread_ended_.notify_all();
 }
 
-/// The stream's first task is done: it goes, and what waited for it moves on.
+/// Removes the stream's first task, which is done, and unblocks what waited for it.
 void Scheduler::finish(Stream& stream, Task& task) {
   const bool told = !std::holds_alternative<JoinWork>(task.work);
   if (told && (timeline_.recording() || observation().on())) {
@@ -329,7 +329,7 @@ void Scheduler::defer(HostWork work, std::vector<std::shared_ptr<Edge>> after) {
   try {
     start_thread_of("functions that destroy user objects", [this] { serve_deferred(); });
   } catch (const OutOfResources& problem) {
-    give_up(problem.what());  // Called by destructors.
+    give_up(problem.what());  // Destructors call this, so it must not throw.
   }
 }
 

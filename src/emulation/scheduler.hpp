@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Moves the streams: decides when the first task of each may start, runs it on the stream's thread,
-// and wakes who waited for it. All of it under the runtime's lock, which is let go while a task
-// touches the program's memory or runs its functions.
+// Moves the streams: decides when the first task of each stream may start, runs the task on the
+// stream's thread, and wakes the waiting threads and streams. All of it happens with the runtime's
+// lock held, which is released while a task accesses the program's memory or runs its functions.
 //
-// Where nothing asks for time or for disorder (eager schedule, no modelled durations, no race
-// detection), a short task whose turn has come is run by whichever thread finds it, so that a
-// record or a wait of an idle stream costs no thread switch.
+// Some options need neither time nor reordering (eager schedule, no modelled durations, no race
+// detection). Then any thread that finds a short task ready runs it, so a record or a wait in an
+// idle stream costs no thread switch.
 
 #include <algorithm>
 #include <chrono>
@@ -29,15 +29,16 @@ namespace penstock::emulation::detail {
 
 using Lock = std::unique_lock<std::mutex>;
 
-/// Lazy schedule: whoever asks this often whether work is done needs it.
+/// Lazy schedule: this many queries for the same work demand it.
 inline constexpr unsigned kQueriesThatDemand = 3;
 
-/// So many operations a stream holds before a call that adds one blocks. CUDA documents no number.
-/// On GPUs users see the launches of a stream block behind about a thousand that are not done
+/// The number of operations in a stream above which a call that adds one blocks. CUDA documents no
+/// number. On GPUs, users see the launches of a stream block when about a thousand are not done
 /// (docs/emulation.md).
 inline constexpr std::uint64_t kQueueLength = 1024;
 
-/// How long who has waited for another process for so long sleeps before it looks again.
+/// How long a thread that has waited for another process for `waited` sleeps before it checks
+/// again.
 inline Clock::duration look_again_after(Clock::duration waited) {
   using std::chrono::microseconds;
   return std::clamp<Clock::duration>(waited / 8, microseconds(20), microseconds(1000));
@@ -50,58 +51,59 @@ class Scheduler {
 
   // ---- Streams
   void adopt(Ref<Stream> stream);
-  /// The program has no handle of the stream any more: it goes away when it is empty.
+  /// The program has destroyed the stream's handle; the stream is removed when it is empty.
   void close(Stream& stream);
   const std::vector<Ref<Stream>>& streams() const { return streams_; }
 
   // ---- Work
-  /// A task for `submit`, checked against the memory as it is now.
+  /// Returns a task for `submit`, checked against the present memory.
   Task* task(const char* name, Work work);
-  /// Makes sure that the work will find a thread to run on. Throws OutOfResources: there is none.
+  /// Makes sure that the work will have a thread to run on. Throws OutOfResources if there is none.
   void prepare(Stream& stream, const Work& work);
-  /// The same for all work, where every stream has a thread.
+  /// Prepares for any work, in a configuration where every stream has a thread.
   void prepare(Stream& stream) { prepare(stream, GraphWork{}); }
-  /// Puts the task at the end of the stream, behind what the default-stream rules order before it.
+  /// Appends the task to the stream, after the tasks that the default-stream rules order before it.
   Mark submit(Stream& stream, Task* task);
-  /// Runs what this thread may run. To be called before the lock is let go.
+  /// Runs the tasks that this thread may run. Call it before the lock is released.
   void pump(Lock& lock);
 
   // ---- The host waits
-  /// Blocks until the mark is reached; states no order for race detection. False: the process
-  /// unloads the runtime, it will never be.
+  /// Blocks until the mark is reached. It states no order for race detection. Returns false if the
+  /// process unloads the runtime, so that the mark is never reached.
   bool await(Lock& lock, const Mark& mark);
-  /// Blocks until the stream holds no more than kQueueLength operations. `call`: who waits.
+  /// Blocks until the stream holds no more than kQueueLength operations. `call` names the waiting
+  /// call.
   void await_room(Lock& lock, const Ref<Stream>& stream, const char* call);
-  /// Under the lazy schedule: somebody needs this now.
+  /// Lazy schedule: the mark is needed now.
   void demand(const Mark& mark);
   void demand_all();
-  /// Under the lazy schedule: a call came in.
+  /// Lazy schedule: a call has been made.
   void note_call();
 
-  /// Runs a function of the program's on a thread beside the streams. What was released to the
-  /// edges happens before it.
+  /// Runs a function of the program on a thread outside the streams. It is ordered after the
+  /// releases to these edges.
   void defer(HostWork work, std::vector<std::shared_ptr<Edge>> after);
-  /// Blocks until no deferred function is left.
+  /// Blocks until no deferred function remains.
   void await_deferred(Lock& lock);
 
   // ---- Other processes
-  /// Moves memory to where other processes can open it, now or as soon as no work touches memory.
+  /// Moves memory to where other processes can open it, now or as soon as no work accesses memory.
   void move_memory();
-  /// What this process did before its records of events that it shares happens before what follows
-  /// a wait for another process's record: ThreadSanitizer cannot see that order, which goes through
-  /// the other process.
+  /// Orders the work of this process before its records of shared events before the work after a
+  /// wait for another process's record. ThreadSanitizer cannot see that order, because it passes
+  /// through the other process.
   void acquire_from_other_processes() const {
     if (detects_races()) through_others_.acquire();
   }
   bool stopping() const { return stopping_; }
 
   // ---- The end
-  /// Runs nothing that has not begun, and waits for the threads of streams to end: for `patience`
-  /// at most, since a function of the program's may never return.
+  /// Drops all work that has not begun, and waits for the threads of streams to end. It waits for
+  /// at most `patience`, because a function of the program may never return.
   void stop(Lock& lock, Clock::duration patience);
 
  private:
-  // When may the first task of a stream start?
+  // Decides when the first task of a stream may start.
   enum class Readiness { ready, later, blocked };
   Readiness examine(Stream& stream);
   bool demanded(const Stream& stream) const;
@@ -114,7 +116,7 @@ class Scheduler {
   bool is_short(const Work& work) const;
   void order_by_default_stream(Stream& stream, Task& task);
 
-  // Running it (execution.cpp), and what follows.
+  // Runs the first task (execution.cpp), and then what follows it.
   void serve(Stream& stream);
   void run(Stream& stream, Lock& lock);
   cudaError_t carry_out(Stream& stream, Task& task, Lock& lock);
@@ -131,7 +133,7 @@ class Scheduler {
   void notify_watchers(Stream& stream);
   void retire(Stream& stream);
 
-  // The machine's own time.
+  // The clock of the emulated machine.
   bool keeps_time() const { return models_time_ || timeline_.recording() || observation().on(); }
   Time ready_at(const Stream& stream, const Task& task) const;
   template <class DoWork>
@@ -139,7 +141,7 @@ class Scheduler {
               DoWork work, Lock& lock);
   void sleep_until(Stream& stream, Time time, Lock& lock);
 
-  // Beside the streams.
+  // Work outside the streams.
   void start_idle_watcher();
   void watch_idleness();
   void serve_idleness();
@@ -151,20 +153,20 @@ class Scheduler {
   Failures& failures_;
   Timeline& timeline_;
   const bool models_time_;
-  const bool helps_;  // Short tasks run on any thread.
+  const bool helps_;  // Any thread runs short tasks.
 
   TaskStore store_;
   std::uint64_t submissions_ = 0;
   std::vector<Ref<Stream>> streams_;
-  std::vector<Stream*> runnable_;  // their first task is short and may start: for pump
+  std::vector<Stream*> runnable_;  // their first task is short and may start; see pump
   HostTurn host_turn_;
   std::size_t threads_ = 0;
   std::condition_variable thread_ended_;
   bool stopping_ = false;
 
-  // What is done at this time without the lock.
+  // The work that is in progress without the lock.
   std::size_t moving_bytes_ = 0, in_host_functions_ = 0;
-  std::condition_variable touch_ended_;  // memory waits to be moved, and something has ended
+  std::condition_variable touch_ended_;  // a memory access has ended while memory waits to be moved
   alignas(8) Edge through_others_;
 
   struct Deferred {
@@ -172,14 +174,14 @@ class Scheduler {
     std::vector<std::shared_ptr<Edge>> after;  ///< null unless the program detects races
   };
   std::deque<Deferred> deferred_;
-  bool deferred_thread_ = false;  // runs while there is something to do
+  bool deferred_thread_ = false;  // runs while there are deferred functions
 
   // Lazy schedule.
-  std::vector<Mark> needed_;  // of demand: what it has yet to look at
+  std::vector<Mark> needed_;  // marks that demand() has yet to examine
   Time last_call_{};
   std::condition_variable idle_wake_;
   bool idle_watcher_ = false;
-  bool undemanded_ = false;  // work came in since all work was demanded last
+  bool undemanded_ = false;  // work was submitted after the last time all work was demanded
 };
 
 }  // namespace penstock::emulation::detail

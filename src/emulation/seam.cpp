@@ -10,7 +10,7 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-/// Settings of a thread belong to one runtime: a new one finds them as new.
+/// The settings of a thread belong to one runtime; a new runtime resets them.
 void renew(ThreadState& thread, const Runtime& runtime) {
   if (thread.era == runtime.era) return;
   thread.era = runtime.era;
@@ -51,7 +51,7 @@ cudaError_t Call::conclude(cudaError_t status) {
 void Call::keep(cudaError_t& status) {
   if (has(traits::infallible)) return;
   if (status == cudaSuccess && !has(traits::stateless)) status = device().failure;
-  // cudaErrorNotReady is an answer, and not an error that cudaGetLastError reports.
+  // cudaErrorNotReady is an answer, so cudaGetLastError does not report it.
   if (status != cudaSuccess && status != cudaErrorNotReady) thread.last_error = status;
 }
 
@@ -91,7 +91,7 @@ cudaError_t Call::submit(Stream& stream, Work work, Mark* end) {
   return cudaSuccess;
 }
 
-/// Visits the stream, and with the legacy default stream the blocking streams of its device.
+/// Visits the stream and, for the legacy default stream, the blocking streams of its device.
 template <class Visit>
 void Call::for_each_part(Stream& stream, Visit visit) const {
   visit(stream);
@@ -159,8 +159,8 @@ cudaError_t Call::await_all(Stream& stream) {
   return cudaSuccess;
 }
 
-/// Blocks until nothing that was queued so far can touch the allocation. CUDA does it without
-/// promising it, so no order is stated: race detection reports a free without a wait of its own.
+/// Blocks until no queued work can access the allocation. CUDA does so without promising it, so no
+/// order is stated, and race detection reports a free without a wait of its own.
 cudaError_t Call::await_users(const Allocation& allocation) {
   const Device* const device =
       allocation.page_locked() || allocation.origin == Origin::managed
@@ -179,7 +179,8 @@ cudaError_t Call::release(void* data, Origin one, Origin other) {
   if (find() == nullptr) return cudaErrorInvalidValue;
   const cudaError_t status = await_users(*find());
   if (status != cudaSuccess) return status;
-  if (find() == nullptr) return cudaErrorInvalidValue;  // Another thread has freed it meanwhile.
+  if (find() == nullptr)
+    return cudaErrorInvalidValue;  // Another thread has freed it during the wait.
   runtime.memory.release(data);
   return cudaSuccess;
 }

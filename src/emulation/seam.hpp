@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The one seam that every call of the program goes through: it hides the runtime from race
-// detection, takes the lock, counts the call, applies the failures that a test asked for, the
-// device's sticky error and the rules of stream capture, runs the call's body, keeps the thread's
-// last error, and tells an observer.
+// Every call of the program passes through this seam. It hides the runtime from race detection,
+// takes the lock, counts the call, applies the failures that a test asked for, the device's sticky
+// error and the rules of stream capture, runs the body of the call, stores the thread's last error,
+// and tells an observer.
 //
 //   cudaError_t cudaStreamQuery(cudaStream_t handle) {
 //     return enter(Function::cudaStreamQuery, [&](Call& call) { ... return cudaSuccess; });
@@ -22,10 +22,10 @@
 
 namespace penstock::emulation::detail {
 
-/// One call of the program's: what its body works with. The lock is held.
+/// A call of the program, as its body sees it. The lock is held.
 class Call {
  public:
-  /// `begin`: when the program called, if that is observed.
+  /// `begin` is the time of the call, if it is observed.
   Call(Function function, Runtime& running, Lock& held, Time begin = {})
       : runtime(running), lock(held), thread(this_thread()), function_(function), begin_(begin) {}
 
@@ -39,10 +39,10 @@ class Call {
   /// The current device of this thread.
   Device& device() const { return *runtime.devices[static_cast<std::size_t>(thread.device)]; }
 
-  // ---- Handles. A wrong one gives cudaErrorInvalidResourceHandle; a failed device its error.
+  // ---- Handles. Errors: cudaErrorInvalidResourceHandle, or that of a failed device.
   cudaError_t find(cudaStream_t handle, Stream** stream) const;
   cudaError_t find(cudaEvent_t handle, Event** event) const;
-  /// Null when it is no pool.
+  /// Returns null for an invalid handle.
   Pool* find(cudaMemPool_t handle) const {
     return runtime.pools.find(reinterpret_cast<std::uint64_t>(handle));
   }
@@ -51,35 +51,36 @@ class Call {
   /// Queues the work on the stream, or adds it to the graph that the stream captures.
   cudaError_t submit(Stream& stream, Work work, Mark* end = nullptr);
 
-  /// Frees an allocation of one of two origins by its first byte, when nothing uses it any more.
+  /// Frees the allocation of one of two origins that starts at `data`, after its last use has
+  /// ended.
   cudaError_t release(void* data, Origin one, Origin other);
 
-  // ---- Waiting. What was done before the mark happens before what the program does next.
+  // ---- Waiting. The work before the mark is ordered before the program's next actions.
   cudaError_t await(const Mark& mark);
-  /// The same without that order: the call blocks, but CUDA does not promise that it does.
+  /// Waits without that order: the call blocks, but CUDA does not promise that it does.
   cudaError_t await_unordered(const Mark& mark);
-  /// Waits for what is in the stream now; in the legacy default stream are its device's blocking
-  /// streams as well.
+  /// Waits for the present work of the stream. For the legacy default stream, this includes the
+  /// blocking streams of its device.
   cudaError_t await_all(Stream& stream);
-  /// The same without blocking: cudaErrorNotReady when there is something to wait for.
+  /// Checks the same without blocking; returns cudaErrorNotReady if there is work to wait for.
   cudaError_t query_all(Stream& stream);
-  /// The same for a record that another process has made.
+  /// Waits for a record that another process has made.
   cudaError_t await_elsewhere(const Ref<Event>& event, std::uint64_t record);
   cudaError_t query_elsewhere(Event& event, std::uint64_t record);
   void acquire(const Mark& mark) const {
     if (mark.edges) mark.edges->completed.acquire();
   }
 
-  /// More records of an event are under way than processes can share: says so, and returns the
+  /// Reports that an event has more records in progress than processes can share, and returns the
   /// error.
   cudaError_t tell_full() const;
 
-  /// Blocks while the stream that the call put work on holds more than a queue does.
+  /// Blocks while the stream that received work holds more than a queue's length.
   void await_room();
 
-  /// Checks before the body: an error to return instead.
+  /// Checks before the body. Returns an error that replaces the body.
   cudaError_t admit();
-  /// Checks after it, keeps the last error, and tells the observer.
+  /// Checks after the body, stores the last error, and tells the observer.
   cudaError_t conclude(cudaError_t status);
 
  private:
@@ -91,7 +92,7 @@ class Call {
 
   Function function_;
   Time begin_;
-  mutable Ref<Stream> target_;  ///< of a call that puts work on a stream
+  mutable Ref<Stream> target_;  ///< the stream that receives work
 };
 
 template <class Body>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Device memory that several processes have: a block of a shared file, behind a page that says
+// Device memory that several processes share: a block of a shared file, after a page that says
 // which of its allocations are alive. The process that allocated the memory writes that page, and
-// the others look at it before they use the memory: what CUDA leaves undefined (memory that was
-// freed before they closed it, a process that has ended) is told, and nobody touches what is not
-// there. Used under the runtime's lock.
+// the others read it before they use the memory. So cases that CUDA leaves undefined (memory that
+// was freed before they closed it, a process that has ended) are reported, and no process accesses
+// memory that is gone. Use it with the runtime's lock held.
 
 #include <atomic>
 #include <chrono>
@@ -24,19 +24,20 @@ struct BlockHeader {
   static constexpr std::uint64_t kMagic = 0x3142'6b63'6f74'736e;
 
   std::uint64_t magic;
-  std::uint64_t bytes;    ///< of the block
+  std::uint64_t bytes;    ///< size of the block
   ProcessIdentity owner;  ///< the process that allocates and frees it
   std::int32_t device;
-  /// The allocations of the block are numbered from 1. The last one that may be used, as the
-  /// owner's streams have it, and the last one that is freed.
+  /// The allocations of the block are numbered from 1. `begun` is the last one that may be used, in
+  /// the order of the owner's streams; `ended` is the last one that is freed.
   std::atomic<std::uint64_t> begun, ended;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// A block of this process's own.
+/// A block that this process owns.
 class SharedBlock {
  public:
-  /// A block at the end of the file, which has room for it. Empty when the system does not let it.
+  /// Makes a block at the end of the file, which has room for it. Returns null if the system
+  /// refuses.
   static std::unique_ptr<SharedBlock> make(std::shared_ptr<SharedFile> file, std::size_t bytes,
                                            int device);
   ~SharedBlock();
@@ -51,7 +52,7 @@ class SharedBlock {
   std::uint64_t next_life() { return ++lives_; }
   std::uint64_t life() const { return lives_; }
   bool begun() const { return header().begun.load(std::memory_order_relaxed) >= lives_; }
-  /// The owner's streams have come to the allocation, or to its free.
+  /// The owner's streams have reached the allocation, or its free.
   void begin(std::uint64_t life);
   void end(std::uint64_t life);
   void end_all() { end(lives_); }
@@ -71,22 +72,22 @@ class SharedBlock {
 /// An allocation of another process's block.
 class OpenedBlock {
  public:
-  /// Null when there is no such block in the file, or the allocation was freed.
+  /// Returns null if the file has no such block, or if the allocation was freed.
   static std::unique_ptr<OpenedBlock> open(const SharedFile& file,
                                            const InterprocessHandle& handle);
 
   bool is(const InterprocessHandle& handle) const;
   off_t data_offset() const;
-  std::size_t bytes() const { return bytes_; }  ///< of the block
+  std::size_t bytes() const { return bytes_; }  ///< size of the block
   int device() const { return header().device; }
 
   bool begun() const { return header().begun.load(std::memory_order_acquire) >= life_; }
-  /// Whether the memory may be used. When it may not, a message on standard error says why, once.
+  /// Whether the memory may be used. If not, one message on standard error says why.
   bool usable();
-  /// Neither the process that has the memory nor the memory is there any more.
+  /// Whether the memory was freed, or the process that owns it has ended.
   bool lost() const;
 
-  unsigned opened = 1;  ///< how often, less how often it was closed
+  unsigned opened = 1;  ///< number of opens minus number of closes
 
  private:
   OpenedBlock() = default;
@@ -95,7 +96,7 @@ class OpenedBlock {
   std::uint64_t file_ = 0, offset_ = 0, life_ = 0;
   std::size_t bytes_ = 0;
   SharedPages pages_;
-  std::chrono::steady_clock::time_point looked_{};  ///< whether the owner runs
+  std::chrono::steady_clock::time_point looked_{};  ///< the last check that the owner runs
   bool told_ = false;
 };
 

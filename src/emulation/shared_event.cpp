@@ -9,8 +9,6 @@
 
 namespace penstock::emulation::detail {
 
-namespace {}  // namespace
-
 std::unique_ptr<SharedEvent> SharedEvent::make(int device, std::uint64_t records,
                                                const Time* reached) {
   std::unique_ptr<SharedEvent> event(new SharedEvent);
@@ -18,7 +16,7 @@ std::unique_ptr<SharedEvent> SharedEvent::make(int device, std::uint64_t records
   if (!event->file_) return nullptr;
   event->pages_ = SharedPages(*event->file_, 0, sizeof(State));
   if (!event->pages_) return nullptr;
-  // The file is full of zeros: only what is not zero is written, so that it takes few pages.
+  // The file is full of zeros, so only other values are written; it then uses few pages.
   State& state = event->state();
   state.magic = State::kMagic;
   state.owner = this_process();
@@ -73,7 +71,8 @@ std::uint64_t SharedEvent::begin() {
   do {
     if (full()) return 0;
   } while (!state().last.compare_exchange_weak(last, last + 1, std::memory_order_acq_rel));
-  // Whoever reads the number before the slot has it finds an older record there: not yet done.
+  // A process that reads the number before this writes the slot finds an older record there, which
+  // means: not done.
   const std::uint64_t record = last + 1;
   Record& mine = slot(record);
   mine.process.store(this_process().number, std::memory_order_relaxed);
@@ -93,7 +92,8 @@ void SharedEvent::finish(std::uint64_t record, bool failed, Time time) {
 
 SharedEvent::Progress SharedEvent::progress(std::uint64_t record) {
   const std::uint64_t now = slot(record).word.load(std::memory_order_acquire);
-  if (now >> 2 > record) return Progress::done;  // A record is followed when it is done.
+  // The next record in the slot begins only after this one is done.
+  if (now >> 2 > record) return Progress::done;
   if (now >> 2 == record && (now & 3) != static_cast<std::uint64_t>(Progress::pending)) {
     const auto progress = static_cast<Progress>(now & 3);
     if (progress == Progress::failed)
@@ -107,7 +107,7 @@ SharedEvent::Progress SharedEvent::progress(std::uint64_t record) {
   const ProcessIdentity process{slot(record).process.load(std::memory_order_relaxed),
                                 slot(record).process_start.load(std::memory_order_relaxed)};
   if (runs(process)) return Progress::pending;
-  // It may have come to the record just before it ended. Otherwise it never will.
+  // The process may have completed the record just before it ended. Otherwise it never will.
   std::uint64_t expected = now;
   if (!slot(record).word.compare_exchange_strong(expected, word(record, Progress::failed)))
     return this->progress(record);

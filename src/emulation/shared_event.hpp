@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The state of an event that several processes have: each may record it, and each may wait for the
-// last record, whoever made it. Records are numbered from 1, over all processes; how far each one
-// is stands in pages that the processes share. Nobody is woken across processes: who waits looks
-// again and again.
+// The state of an event that several processes share. Each process may record it, and each may wait
+// for the last record of any process. Records are numbered from 1 over all processes, and their
+// progress is kept in shared pages. A process does not wake another one, so a waiting process
+// polls.
 
 #include <array>
 #include <atomic>
@@ -21,7 +21,7 @@ namespace penstock::emulation::detail {
 
 class SharedEvent {
  public:
-  /// So many records of one event may be under way at the same time.
+  /// The largest number of records of one event that may be in progress at the same time.
   static constexpr std::size_t kRecords = 2048;
 
   enum class Progress {
@@ -30,11 +30,11 @@ class SharedEvent {
     failed,  ///< the work before the record failed, or the process that recorded it has ended
   };
 
-  /// Of an event of this process that was recorded `records` times, the last time at a place that
-  /// was reached at `reached` or, without a time, is still to be reached. Null when the system does
-  /// not let it; errno says why.
+  /// Makes the shared state of this process's event. It was recorded `records` times; the last
+  /// record was reached at `reached`, or is not reached yet if there is no time. Returns null if
+  /// the system refuses; errno then says why.
   static std::unique_ptr<SharedEvent> make(int device, std::uint64_t records, const Time* reached);
-  /// Null when there is no such event in the file, or it was destroyed.
+  /// Returns null if the file has no such event, or if the event was destroyed.
   static std::unique_ptr<SharedEvent> open(const SharedFile& file);
   ~SharedEvent();
   SharedEvent(const SharedEvent&) = delete;
@@ -43,26 +43,27 @@ class SharedEvent {
   InterprocessHandle handle() const;
   int device() const { return state().device; }
   bool of_this_process() const { return file_ != nullptr; }
-  /// Whether the process that made the event has destroyed it: a message says so, once.
+  /// Whether the process that made the event has destroyed it. If so, one message says it.
   bool destroyed();
 
-  /// The last record, of any process; 0: there was none.
+  /// The number of the last record of any process; 0 if there was none.
   std::uint64_t last() const { return state().last.load(std::memory_order_acquire); }
-  /// Starts a record: its number, or 0 when too many are under way.
+  /// Starts a record. Returns its number, or 0 if too many are in progress.
   std::uint64_t begin();
   bool full() const;
-  /// A record of this process is done.
+  /// Completes a record of this process.
   void finish(std::uint64_t record, bool failed, Time time);
-  /// How far a record is. A message says why one failed.
+  /// Returns the progress of a record. A message says why one failed.
   Progress progress(std::uint64_t record);
-  /// When a record was done.
+  /// The time at which a record was completed.
   Time time(std::uint64_t record) const;
 
  private:
-  /// One of the records n, n + kRecords, n + 2 * kRecords...: the last of them that began.
+  /// A slot for the records n, n + kRecords, n + 2 * kRecords...: it holds the last of them that
+  /// began.
   struct Record {
-    std::atomic<std::uint64_t> word;  ///< its number, and in the lower two bits its Progress
-    std::atomic<std::int64_t> time;   ///< when it was done, in Clock's ticks
+    std::atomic<std::uint64_t> word;  ///< its number, with its Progress in the lower two bits
+    std::atomic<std::int64_t> time;   ///< the time of its completion, in Clock's ticks
     std::atomic<std::int32_t> process;
     std::atomic<std::uint64_t> process_start;
   };
@@ -84,9 +85,9 @@ class SharedEvent {
   }
   void tell(const std::string& what);
 
-  std::shared_ptr<SharedFile> file_;  // of the process that made the event
+  std::shared_ptr<SharedFile> file_;  // the file of the process that made the event
   SharedPages pages_;
-  Time looked_{};  // whether who made the record that was asked for last still runs
+  Time looked_{};  // when this last checked whether the maker of the last queried record runs
   bool told_ = false;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A task is one operation in the queue of a stream: what it does (Work), what it waits for besides
-// the tasks before it (Marks), and its times.
+// A task is one operation in the queue of a stream. It has the work to do (Work), the marks to wait
+// for besides the earlier tasks (Mark), and its times.
 
 #include <cuda_runtime_api.h>
 
@@ -24,7 +24,7 @@ struct Stream;
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-/// A place in a stream: the end of its task number `sequence`.
+/// A place in a stream: the end of the task with number `sequence`.
 struct Mark {
   Ref<Stream> stream;
   std::uint64_t sequence = 0;
@@ -35,28 +35,29 @@ struct Mark {
 
 // ---- What a task does
 
-/// What the memory of an operand was at the call: an update of a graph may not change it.
+/// The kind of memory of an operand at the call. An update of a graph may not change it.
 struct Place {
   cudaMemoryType type = cudaMemoryTypeUnregistered;
-  int device = cudaInvalidDeviceId;  ///< of device and managed memory
+  int device = cudaInvalidDeviceId;  ///< for device and managed memory
   bool operator==(const Place&) const = default;
 };
 
-/// `height` rows of `width` bytes, or `depth` slices of them; a flat copy is one row.
+/// A copy of `height` rows of `width` bytes, or of `depth` slices of such rows. A flat copy is one
+/// row.
 struct CopyWork {
   void* destination;
   const void* source;
   std::size_t destination_pitch, source_pitch, width, height;
   cudaMemcpyKind direction;
   bool pageable;
-  bool synchronous = false;  ///< by a call that is not one of the Async ones
+  bool synchronous = false;  ///< made by a call without the Async suffix
   Place to{}, from{};
   std::size_t depth = 1, destination_slice = 0, source_slice = 0;
 
   std::size_t bytes() const { return width * height * depth; }
 };
 
-/// Rows as of CopyWork, filled with a value of 1, 2 or 4 bytes.
+/// Fills rows, described as in CopyWork, with a value of 1, 2 or 4 bytes.
 struct FillWork {
   void* destination;
   int value;
@@ -64,7 +65,7 @@ struct FillWork {
   std::size_t pitch = 0, slice = 0;
   bool synchronous = false;
   Place place{};
-  unsigned element = 1;  ///< bytes of the value
+  unsigned element = 1;  ///< size of the value in bytes
 
   std::size_t bytes() const { return width * height * depth; }
 };
@@ -72,21 +73,22 @@ struct FillWork {
 struct HostWork {
   cudaHostFn_t function = nullptr;
   cudaStreamCallback_t callback = nullptr;  ///< of cudaStreamAddCallback, instead of `function`
-  cudaStream_t stream = nullptr;            ///< what the callback is told
+  cudaStream_t stream = nullptr;            ///< the argument of the callback
   void* data = nullptr;
 };
 
 /// Records the task's event.
 struct RecordWork {
-  std::uint64_t record;  ///< number of this record of the event: a later one outdates it
+  std::uint64_t record;  ///< number of this record of the event; a later record replaces it
 };
 
-/// Waits for a record of the task's event, if another process has made it.
+/// Waits for a record of the task's event that another process has made.
 struct WaitWork {
-  std::uint64_t record = 0;  ///< 0: by this process, it is one of Task::after
+  std::uint64_t record = 0;  ///< 0: the record is of this process, and is one of Task::after
 };
 
-/// Stream-ordered allocation: the memory is there already, the program may touch it from here on.
+/// Stream-ordered allocation: the memory is mapped already, and the program may use it from here
+/// on.
 struct AllocateWork {
   void* data;
   std::size_t bytes;
@@ -96,14 +98,14 @@ struct AllocateWork {
 struct FreeWork {
   void* data;
   std::size_t bytes;
-  std::uint64_t life = 0;       ///< as of AllocateWork
-  bool of_this_process = true;  ///< otherwise nothing happens to the bytes
+  std::uint64_t life = 0;       ///< as in AllocateWork
+  bool of_this_process = true;  ///< if false, the bytes are not changed
 };
 
-/// The begin or the end of a graph, or any place in a stream where nothing is done.
+/// The begin or the end of a graph, or another place in a stream that does no work.
 struct GraphWork {};
 
-/// Nothing is done here: only the order counts. It is no operation that the program is told of.
+/// Does no work and only adds order. Observers and the timeline do not see it.
 struct JoinWork {};
 
 using Work = std::variant<CopyWork, FillWork, HostWork, RecordWork, WaitWork, AllocateWork,
@@ -111,7 +113,7 @@ using Work = std::variant<CopyWork, FillWork, HostWork, RecordWork, WaitWork, Al
 
 // ---- The task
 
-/// Of Task::unmappings: the pointers were checked at another time, as those of a graph.
+/// A value of Task::unmappings: the pointers were checked at another time, like those of a graph.
 inline constexpr std::uint64_t kCheckAgain = ~std::uint64_t{0};
 
 struct Task {
@@ -120,21 +122,21 @@ struct Task {
   const char* name = nullptr;  ///< the call that submitted it
   std::uint64_t sequence = 0;  ///< in its stream, from 1
   std::uint64_t correlation = 0;
-  std::uint64_t call = 0;  ///< number of that call while calls are observed
-  Ref<Event> event;        ///< of RecordWork, and of WaitWork with a record
+  std::uint64_t call = 0;  ///< number of that call, if calls are observed
+  Ref<Event> event;        ///< for RecordWork, and for WaitWork with a record
   std::vector<Mark> after;
-  std::size_t reached = 0;  ///< how many of `after`, from the front, are known to be reached
+  std::size_t reached = 0;  ///< how many of the first entries of `after` are known to be reached
   TaskEdgesPtr edges;
-  std::unique_ptr<std::byte[]> staging;  ///< what a pageable source held at submission
-  Ref<Counted> kept_alive;               ///< until the task is done
-  std::uint64_t unmappings = 0;          ///< Memory::unmappings when the pointers were checked
-  bool scheduled = false;                ///< `not_before` is decided
-  Time looks_since{};                    ///< of WaitWork with a record: when it was first looked at
-  bool counts = true;                    ///< takes a place in the queue: not inside a graph
+  std::unique_ptr<std::byte[]> staging;  ///< the content of a pageable source at submission
+  Ref<Counted> kept_alive;               ///< an object that is kept until the task is done
+  std::uint64_t unmappings = 0;  ///< the value of Memory::unmappings when the pointers were checked
+  bool scheduled = false;        ///< whether `not_before` is decided
+  Time looks_since{};            ///< for WaitWork with a record: when it was first examined
+  bool counts = true;  ///< whether it counts towards the queue's length; not inside a graph
   Time submitted, not_before, begin, end;
 };
 
-/// Tasks without a stream, kept for their memory: a pipeline in full flow allocates none.
+/// Unused tasks. Their memory is reused, so that a pipeline in steady state allocates none.
 class TaskStore {
  public:
   TaskStore() = default;

@@ -7,7 +7,7 @@ namespace penstock::emulation::detail {
 
 ThreadState& this_thread() {
   static std::atomic<std::uint64_t> threads{0};
-  // Nothing to destroy, so it can be used until the thread is gone.
+  // The type has no destructor, so the object can be used until the thread has ended.
   thread_local ThreadState state;
   if (state.number == 0) state.number = ++threads;
   return state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the runtime keeps for each host thread.
+// The state of the runtime for each host thread.
 
 #include <driver_types.h>
 
@@ -10,19 +10,20 @@
 namespace penstock::emulation::detail {
 
 struct ThreadState {
-  std::uint64_t number = 0;  ///< of the thread in the process, from 1; never used again
-  std::uint64_t era = 0;     ///< of the runtime that the rest belongs to
+  std::uint64_t number = 0;  ///< number of the thread in the process, from 1; never reused
+  std::uint64_t era = 0;     ///< the runtime to which the other members belong
   int device = 0;            ///< the current device
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
   bool in_host_function = false;
-  std::uint64_t call = 0;  ///< number of the call that is under way, while calls are observed
+  std::uint64_t call = 0;  ///< number of the current call, if calls are observed
 };
 
-/// Lives as long as its thread, static destructors of the main thread included.
+/// Returns the state of this thread. It exists until the thread ends, and for the main thread
+/// during static destructors too.
 ThreadState& this_thread();
 
-/// Marks this thread as being inside a function of the program's that may not call CUDA.
+/// Marks this thread as running a function of the program that may not call CUDA.
 class [[nodiscard]] HostFunctionScope {
  public:
   HostFunctionScope() : before_(this_thread().in_host_function) {

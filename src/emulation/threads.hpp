@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The threads of the runtime. None is ever joined: the scheduler counts them.
+// The threads of the runtime. They are detached; the scheduler counts them.
 
 #include <string>
 #include <system_error>
@@ -12,8 +12,8 @@
 
 namespace penstock::emulation::detail {
 
-/// Runs `body` on a new thread; it must not throw but for memory, which ends the process. Throws
-/// OutOfResources, and says why on standard error, when the system has no thread to give.
+/// Runs `body` on a new thread. `body` may throw only std::bad_alloc, which ends the process.
+/// Throws OutOfResources, after a message on standard error, if the system refuses a thread.
 template <class Body>
 void start_thread_of(const std::string& whom, Body body) {
   const auto run = [body]() noexcept {

@@ -36,7 +36,7 @@ Operation describe(const Task& task, const Stream& stream) {
   operation.stream = stream.number;
   operation.correlation = task.correlation;
   operation.call = task.call;
-  // What happened before recording began is not known: it counts as if it had happened just now.
+  // The task ended before recording began, so its time is unknown; the present time replaces it.
   operation.end = task.end == Time{} ? Clock::now() : task.end;
   operation.begin = task.begin == Time{} ? operation.end : task.begin;
   operation.submitted = task.submitted == Time{} ? operation.begin : task.submitted;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The record of what the streams did (emulation.hpp: timeline). Used under the runtime's lock.
+// Records the operations of the streams (emulation.hpp: timeline). Use it with the runtime's lock
+// held.
 
 #include <penstock/emulation.hpp>
 #include <vector>
@@ -11,7 +12,7 @@
 namespace penstock::emulation::detail {
 
 OperationKind kind_of(const Work& work);
-/// A task that has ended.
+/// Returns the record of a task that has ended.
 Operation describe(const Task& task, const Stream& stream);
 
 class Timeline {
@@ -19,7 +20,7 @@ class Timeline {
   bool recording() const { return recording_; }
   void record(bool on) { recording_ = on; }
   void add(const Operation& operation) { operations_.push_back(operation); }
-  /// By their ends.
+  /// Returns the operations ordered by their ends.
   std::vector<Operation> operations() const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Memory that is used again and again, and grows.
+// A memory buffer that is reused and grows.
 
 #include <cstddef>
 #include <memory>
@@ -11,10 +11,11 @@ namespace penstock::images {
 template <class T>
 class Buffer {
  public:
-  /// At least `count` values, which are not initialised; what was there before may be lost.
+  /// Returns room for at least `count` values, which are not initialised. The earlier content may
+  /// be lost.
   T* room(std::size_t count) {
     if (count > count_) {
-      values_.reset();  // first: never both
+      values_.reset();  // The old memory is freed first, so that both never exist together.
       count_ = 0;
       values_ = std::make_unique_for_overwrite<T[]>(count);
       count_ = count;

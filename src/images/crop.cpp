@@ -10,7 +10,7 @@
 namespace penstock::images {
 namespace {
 
-/// Random numbers of one sample. Different `purpose`, independent numbers.
+/// Draws random numbers for one sample. Different values of `purpose` give independent numbers.
 class Draws {
  public:
   Draws(std::uint64_t sample_seed, std::uint64_t purpose)
@@ -37,16 +37,16 @@ void require_size(ImageSize image) {
   require(image.height > 0 && image.width > 0, "a crop of an image without pixels");
 }
 
-/// A half goes to the even number, as with Python's round.
+/// Rounds a half to the even number, like Python's round.
 double rounded(double value) {
   return std::nearbyint(value);
 }
 
-/// The largest rectangle in the centre whose ratio is in the range.
+/// Returns the largest centred rectangle whose ratio is in the range.
 Region centre(ImageSize image, double min_ratio, double max_ratio) {
   Region region{.height = image.height, .width = image.width};
   const double ratio = static_cast<double>(image.width) / image.height;
-  // torchvision's may round to none.
+  // torchvision may round a side to 0; this does not.
   const auto side = [](double length) {
     return std::max(1, static_cast<std::int32_t>(rounded(length)));
   };

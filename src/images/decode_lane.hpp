@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Lane: what HardwareDecoder needs to decode one chunk of a batch: a stream, an engine, memory.
+// Lane: the stream, the engine and the memory with which HardwareDecoder decodes one chunk of a
+// batch.
 
 #include <cuda_runtime_api.h>
 
@@ -15,10 +16,10 @@
 
 namespace penstock::images {
 
-/// Both memories begin with the geometry of the chunk's rows and the rooms of the images that the
-/// CPU decodes; then come pixels on the device, and files in staging.
+/// Both memories begin with the geometry of the chunk's rows and the space for the images that the
+/// CPU decodes. Then follow pixels in device memory, and files in staging memory.
 struct Lane {
-  /// Allocates on the current device. Throws CudaError. The engine comes later, or not at all.
+  /// Allocates on the current device. Throws CudaError. The engine may be added later.
   Lane(std::size_t device_bytes, std::size_t staging_bytes) try {
     void* memory = nullptr;
     penstock::detail::check(cudaMalloc(&memory, device_bytes), "cudaMalloc", device_bytes);
@@ -43,13 +44,15 @@ struct Lane {
     void operator()(std::byte* memory) const noexcept { cudaFreeHost(memory); }
   };
 
-  /// The most urgent one: its short kernels must not wait for the consumer's. CUDA clamps it.
+  /// The stream has the highest priority, because its short kernels must not wait for the
+  /// consumer's. CUDA clamps the value.
   Stream stream{std::numeric_limits<int>::min()};
   Event ready;                                                 ///< decoded, on `stream`
-  Event free{cudaEventDisableTiming | cudaEventBlockingSync};  ///< the kernel has read it
+  Event free{cudaEventDisableTiming | cudaEventBlockingSync};  ///< the kernel has read the chunk
   std::unique_ptr<std::byte, FreeDevice> device;
   std::unique_ptr<std::byte, FreePinned> staging;
-  std::unique_ptr<JpegEngine> engine;  // The first to go: it may free memory in the stream's order.
+  // It is destroyed first, because it may free memory in the stream's order.
+  std::unique_ptr<JpegEngine> engine;
 };
 
 }  // namespace penstock::images

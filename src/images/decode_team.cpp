@@ -31,7 +31,7 @@ void DecodeTeam::end() {
 void DecodeTeam::start(std::int64_t tasks, Task task, void* context) {
   {
     std::unique_lock lock(mutex_);
-    // A thread that came late to the last round may be looking for a task still.
+    // A thread that came late to the last round may still be looking for a task.
     changed_.wait(lock, [&] { return busy_ == 0; });
     task_ = task;
     context_ = context;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DecodeTeam: threads with a decoder each, which share the tasks of one caller. The caller does
-// something else, and then helps.
+// DecodeTeam: threads, each with a decoder, that share the tasks of one caller. The caller does
+// other work first and then helps.
 
 #include <atomic>
 #include <condition_variable>
@@ -14,10 +14,10 @@
 
 namespace penstock::images {
 
-/// start() and finish() are for one thread. Nothing allocates after construction.
+/// Call start() and finish() from one thread. Nothing is allocated after construction.
 class DecodeTeam {
  public:
-  /// Does task number `task`; must not throw.
+  /// Runs task number `task`; it must not throw.
   using Task = void (*)(void* context, std::int64_t task, RowDecoder& decoder);
 
   DecodeTeam(int threads, const JpegOptions& options);
@@ -25,9 +25,10 @@ class DecodeTeam {
   DecodeTeam& operator=(const DecodeTeam&) = delete;
   ~DecodeTeam();
 
-  /// Lets the threads begin with tasks 0 ... tasks - 1.
+  /// Starts the threads with tasks 0 ... tasks - 1.
   void start(std::int64_t tasks, Task task, void* context);
-  /// Helps until no task is left, and waits for those that others do. Their effects are visible.
+  /// Helps until no task is left, then waits for the tasks of other threads. Their effects are
+  /// visible afterwards.
   void finish();
   /// The decoder of the calling thread, between finish() and start().
   RowDecoder& own() { return own_; }

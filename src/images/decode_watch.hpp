@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Whether the decoding of an image may go on. libjpeg asks while it decodes, so may_go_on does not
-// throw.
+// Decides whether the decoding of an image may continue. libjpeg asks while it decodes, so
+// may_go_on does not throw.
 
 #include <ctime>
 
@@ -22,7 +22,7 @@ class DecodeWatch {
         max_seconds_(options.max_seconds),
         interrupted_(options.interrupted) {}
 
-  /// An image begins, of which nothing was read yet.
+  /// Call this before an image is read.
   void start(std::stop_token stop) {
     stop_ = std::move(stop);
     start_ = thread_seconds();
@@ -31,7 +31,7 @@ class DecodeWatch {
   }
 
   bool may_go_on(int scan) noexcept {
-    constexpr int kBetweenClocks = 16;  // Asking the clock is a system call.
+    constexpr int kBetweenClocks = 16;  // Reading the clock is a system call.
     if (stop_.stop_requested() || (interrupted_ != nullptr && interrupted_()))
       end_ = End::stopped;
     else if (scan > max_scans_)
@@ -54,7 +54,7 @@ class DecodeWatch {
  private:
   enum class End { none, stopped, too_many_scans, too_long };
 
-  /// CPU time: how busy the machine is must not decide what is decoded.
+  /// It measures CPU time, because the load of the machine must not decide what is decoded.
   static double thread_seconds() noexcept {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -60,13 +60,14 @@ bool is_within(const Region& region, ImageSize size) {
 /// An image of the batch.
 struct Row {
   std::span<const std::byte> file;
-  ImageSize size;  ///< empty: nobody can decode it
+  ImageSize size;  ///< empty: no decoder can decode it
   View view;
-  Region part;  ///< what an engine decodes
+  Region part;  ///< the part that an engine decodes
   DecodedBy plan = DecodedBy::nobody;
 };
 
-/// The share that the decoders of a device find together: they have the same engines and cores.
+/// The share that the decoders of a device determine together, because they use the same engines
+/// and cores.
 class FoundShare {
  public:
   double value() {
@@ -78,7 +79,7 @@ class FoundShare {
     finder_.add(images, std::chrono::steady_clock::now().time_since_epoch());
   }
 
-  /// Of the current device. It lives as long as a decoder that uses it.
+  /// Returns the object of the current device. It exists as long as a decoder uses it.
   static std::shared_ptr<FoundShare> shared() {
     static std::mutex mutex;
     static std::map<int, std::weak_ptr<FoundShare>> shares;
@@ -158,7 +159,7 @@ class HardwareDecoder::Core {
 
  private:
   struct Range {
-    std::size_t first, last;  ///< rows; `last` is one behind
+    std::size_t first, last;  ///< rows; `last` is one past the end
   };
 
   Lane make_lane(const MakeEngine& make);
@@ -182,31 +183,31 @@ class HardwareDecoder::Core {
 
   const HardwareOptions options_;
   double share_;                       ///< of the batch
-  std::shared_ptr<FoundShare> found_;  ///< where it comes from; nullptr: from the options
+  std::shared_ptr<FoundShare> found_;  ///< the source of share_; nullptr: the options
   std::string why_not_;
   std::vector<Lane> lanes_;
-  Lane* lane_ = nullptr;  ///< of the chunk at hand
+  Lane* lane_ = nullptr;  ///< the lane of the current chunk
   std::size_t turn_ = 0;
 
   // The batch.
   ImageSize output_;
-  std::size_t room_ = 0;  ///< for an image that the CPU decodes, bytes
+  std::size_t room_ = 0;  ///< space for an image that the CPU decodes, in bytes
   std::vector<Row> rows_;
   std::vector<ImageResult> results_;
   std::size_t next_row_ = 0;
-  std::vector<std::size_t> returned_;  ///< rows that an engine took and could not decode
+  std::vector<std::size_t> returned_;  ///< rows that an engine accepted and could not decode
   std::size_t next_returned_ = 0;
 
   // The chunk.
   std::size_t first_ = 0;
   ImageGeometry* geometry_ = nullptr;
-  std::vector<JpegEngine::Image> images_;  ///< the engine's
-  std::vector<std::size_t> image_rows_;    ///< and their rows
+  std::vector<JpegEngine::Image> images_;  ///< the images of the engine
+  std::vector<std::size_t> image_rows_;    ///< the rows of these images
   std::vector<std::size_t> cpu_rows_;
   const std::stop_token* stop_ = nullptr;
 
   HardwareStats stats_;
-  DecodeTeam team_;  // the last: its threads use the others
+  DecodeTeam team_;  // It is the last member, because its threads use the others.
 };
 
 Lane HardwareDecoder::Core::make_lane(const MakeEngine& make) {
@@ -240,7 +241,7 @@ void HardwareDecoder::Core::count(DecodedBy by) {
   }
 }
 
-// ---- Who decodes what ---------------------------------------------------------------------------
+// ---- Which decoder decodes what -----------------------------------------------------------------
 
 void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize output) {
   output_ = output;
@@ -264,7 +265,7 @@ void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize out
   }
 }
 
-/// Decides who decodes a row, and finds its size.
+/// Chooses the decoder of a row, and finds the size of its image.
 void HardwareDecoder::Core::inspect(std::size_t row, std::uint64_t seed) {
   Row& image = rows_[row];
   if (has_engine() && !is_drawn_for_cpu(seed, share_)) {
@@ -312,14 +313,15 @@ void HardwareDecoder::Core::set_view(std::size_t row, const View& view) {
         "image of " +
         std::to_string(rows_[row].size.height) + " x " + std::to_string(rows_[row].size.width) +
         " pixels");
-  require_within(view, rows_[row].size);  // Its output does not reach beyond the region either.
+  require_within(view, rows_[row].size);  // The output must not extend beyond the region either.
   rows_[row].view = view;
   rows_[row].part = needed_region(view);
 }
 
 // ---- Chunks -------------------------------------------------------------------------------------
 
-/// The next rows that fit a lane; then each row that an engine could not decode, by itself.
+/// Returns the next rows that fit a lane, and at the end each row that an engine could not decode,
+/// by itself.
 HardwareDecoder::Core::Range HardwareDecoder::Core::next_range() {
   if (next_row_ < rows_.size()) {
     const Range range = next_fitting();
@@ -353,7 +355,7 @@ HardwareDecoder::Core::Range HardwareDecoder::Core::next_fitting() const {
   return range;
 }
 
-/// Gives each image of the chunk its place, and copies the engine's files to staging.
+/// Assigns memory to each image of the chunk, and copies the engine's files to staging memory.
 void HardwareDecoder::Core::lay_out(const Range& range) {
   const ScopedRange staging(StageFiles{}, range.last - range.first);
   first_ = range.first;
@@ -405,7 +407,7 @@ bool HardwareDecoder::Core::next(Chunk& chunk, cudaStream_t stream, const std::s
     decode(stop);
     hand_over(rows, stream);
   } catch (...) {
-    cudaStreamSynchronize(lane_->stream.get());  // Nothing else says that the lane is in use.
+    cudaStreamSynchronize(lane_->stream.get());  // Nothing else indicates that the lane is in use.
     throw;
   }
   chunk = {{reinterpret_cast<const std::uint8_t*>(lane_->device.get()), 0,
@@ -415,7 +417,8 @@ bool HardwareDecoder::Core::next(Chunk& chunk, cudaStream_t stream, const std::s
   return true;
 }
 
-/// Copies geometry and the CPU's images behind the engine's work, and lets `stream` wait for it.
+/// Copies the geometry and the CPU's images after the engine's work, and makes `stream` wait for
+/// it.
 void HardwareDecoder::Core::hand_over(std::size_t rows, cudaStream_t stream) {
   const std::size_t bytes = cpu_rows_.empty() ? rows * sizeof(ImageGeometry)
                                               : geometry_bytes() + cpu_rows_.size() * room_;
@@ -424,12 +427,12 @@ void HardwareDecoder::Core::hand_over(std::size_t rows, cudaStream_t stream) {
                           "cudaMemcpyAsync", bytes);
   lane_->ready.record(lane_->stream.get());
   lane_->ready.make_wait(stream);
-  lane_->free.record(stream);  // In case that no kernel follows.
+  lane_->free.record(stream);  // This is for the case that no kernel follows.
 }
 
 // ---- Decoding -----------------------------------------------------------------------------------
 
-/// Both decoders at the same time.
+/// Runs both decoders at the same time.
 void HardwareDecoder::Core::decode(const std::stop_token& stop) {
   struct Finish {
     DecodeTeam& team;
@@ -447,7 +450,8 @@ void HardwareDecoder::Core::decode(const std::stop_token& stop) {
   for (const std::size_t row : cpu_rows_) count(results_[row].by);
 }
 
-/// If the engine gives a batch back, each half is tried: the images that it cannot decode remain.
+/// If the engine rejects a batch, each half is tried. Images that it cannot decode remain for the
+/// CPU.
 void HardwareDecoder::Core::decode_by_engine(std::size_t first, std::size_t number) {
   const ScopedRange range(DecodeByEngine{}, number);
   if (lane_->engine->decode(std::span(images_).subspan(first, number), lane_->stream.get())) {
@@ -472,7 +476,7 @@ void HardwareDecoder::Core::give_back(std::size_t image) {
   if (options_.totals != nullptr) options_.totals->returned.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// On any thread of the team: `task` is an index of cpu_rows_.
+/// Runs on any thread of the team. `task` is an index into cpu_rows_.
 void HardwareDecoder::Core::decode_by_cpu(std::int64_t task, RowDecoder& decoder) {
   const auto number = static_cast<std::size_t>(task);
   const std::size_t row = cpu_rows_[number], offset = geometry_bytes() + number * room_;

@@ -12,12 +12,12 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// The segments of a file, one behind the other.
+/// Iterates over the segments of a file.
 class Segments {
  public:
   explicit Segments(Bytes file) : file_(file) {}
 
-  /// Goes to the next segment with contents. False: there is none.
+  /// Goes to the next segment with contents. Returns false if there is none.
   bool next() {
     while (at_ + 1 < file_.size()) {
       if (file_[at_] != 0xff) return false;
@@ -53,12 +53,12 @@ bool begins_with(Bytes bytes, std::string_view text) {
                     [](char a, std::uint8_t b) { return static_cast<std::uint8_t>(a) == b; });
 }
 
-/// A frame, C0 ... CF without the tables among them.
+/// Whether the marker is a frame: C0 ... CF except the tables in that range.
 bool is_frame(std::uint8_t marker) {
   return (marker & 0xf0) == 0xc0 && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-/// Size and components of a frame.
+/// The size and the components of a frame.
 struct Frame {
   explicit Frame(std::uint8_t marker, Bytes bytes) : baseline(marker == 0xc0) {
     if (bytes.size() < 6) return;

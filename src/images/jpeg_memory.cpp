@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// These functions are called by C code: none throws. libjpeg's error exit is a jump.
+// C code calls these functions, so none of them throws. libjpeg's error exit is a jump.
 
 #include "jpeg_memory.hpp"
 
@@ -14,13 +14,13 @@
 namespace penstock::images {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // libjpeg-turbo's vector code wants 32.
+constexpr std::size_t kAlignment = 64;  // libjpeg-turbo's vector code needs 32
 
 constexpr std::size_t rounded_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// What libjpeg holds a pointer to and does not look into.
+/// An object to which libjpeg only holds a pointer.
 struct AllBlocks {
   JBLOCKARRAY rows;
   JDIMENSION height;
@@ -47,7 +47,7 @@ void JpegMemory::reset() noexcept {
     bytes += blocks_[--count_].bytes;
     blocks_[count_] = {};
   }
-  add_block(bytes);  // If there is no memory, the next image asks again.
+  add_block(bytes);  // If there is no memory, the next image tries again.
 }
 
 bool JpegMemory::add_block(std::size_t bytes) noexcept {

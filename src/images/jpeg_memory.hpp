@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Memory for libjpeg that is kept from image to image. libjpeg's own manager gives it back to the
-// system after each.
+// Memory for libjpeg that is kept from image to image. libjpeg's own manager returns it to the
+// system after each image.
 
 #include <array>
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace penstock::images {
 
-/// All memory of one image, in one block once the largest image was seen.
+/// All memory of one image. It is a single block once the largest image has been decoded.
 class JpegMemory {
  public:
-  /// From now on `info` takes all memory from here, and gives all of it back together, with
-  /// jpeg_abort. What a libjpeg object keeps for longer it must have by then: that is all but
-  /// tables, and whoever reads another header has to forget those. Must outlive `info`.
+  /// From now on `info` allocates all memory here, and jpeg_abort frees all of it together. Objects
+  /// that libjpeg keeps longer must be allocated before this call. Only tables are an exception:
+  /// the code that reads another header must discard them. This object must outlive `info`.
   void serve(jpeg_decompress_struct& info);
 
-  /// Nothing taken is used any more.
+  /// No allocation of the last image is used any more.
   void reset() noexcept;
 
  private:
@@ -35,7 +35,7 @@ class JpegMemory {
   Row* rows(j_common_ptr info, std::size_t row_bytes, std::size_t count);
   bool add_block(std::size_t bytes) noexcept;
 
-  // libjpeg's functions
+  // functions of libjpeg
   static JpegMemory& of(j_common_ptr info) { return *static_cast<JpegMemory*>(info->client_data); }
   static void* small_or_large(j_common_ptr info, int pool, std::size_t bytes);
   static JSAMPARRAY samples(j_common_ptr info, int pool, JDIMENSION width, JDIMENSION height);
@@ -46,9 +46,9 @@ class JpegMemory {
                                  JDIMENSION count, boolean writable);
   static void free_pool(j_common_ptr info, int pool);
 
-  std::array<Block, 48> blocks_;  // each as large as all before it
+  std::array<Block, 48> blocks_;  // each block is as large as all before it together
   std::size_t count_ = 0;
-  std::size_t used_ = 0;  // bytes of the last block
+  std::size_t used_ = 0;  // bytes used in the last block
 };
 
 }  // namespace penstock::images

@@ -26,8 +26,8 @@ std::span<const jpeg_component_info> components_of(const jpeg_decompress_struct&
   return {info.comp_info, static_cast<std::size_t>(info.num_components)};
 }
 
-/// Inks of `count` pixels as Adobe's programs write them, and as Pillow reads those of any program:
-/// 255 is none.
+/// Converts the inks of `count` pixels as Adobe's programs write them and as Pillow reads those of
+/// any program: 255 means no ink.
 void convert_inks(const std::uint8_t* inks, std::size_t count, std::uint8_t* out) {
   for (std::size_t x = 0; x < count; ++x, inks += 4)
     for (std::size_t c = 0; c < 3; ++c)
@@ -64,13 +64,13 @@ void JpegDecoder::Reader::end(j_common_ptr info) {
   std::longjmp(errors->back, 1);
 }
 
-/// Damage that libjpeg can work around is a warning to it, and so is an early end.
+/// libjpeg reports damage that it can work around as a warning, including an early end.
 void JpegDecoder::Reader::note(j_common_ptr info, int level) {
   const auto* errors = reinterpret_cast<const Errors*>(info->err);
   if (level < 0 && (errors->warnings_are_errors || info->err->msg_code == JWRN_JPEG_EOF)) end(info);
 }
 
-/// For every few rows: of each scan, and of the pixels.
+/// libjpeg calls this every few rows, for each scan and for the pixels.
 void JpegDecoder::Reader::watch(j_common_ptr info) {
   const auto* monitor = reinterpret_cast<const Monitor*>(info->progress);
   const int scan = reinterpret_cast<j_decompress_ptr>(info)->input_scan_number;
@@ -82,7 +82,7 @@ void JpegDecoder::Reader::watch(j_common_ptr info) {
 bool JpegDecoder::Reader::try_create() {
   if (setjmp(errors_.back) != 0) return false;
   jpeg_create_decompress(&info_);
-  // The source manager that it makes stays.
+  // The source manager that libjpeg creates here is kept.
   constexpr static unsigned char kNothing[] = {0};
   jpeg_mem_src(&info_, kNothing, sizeof(kNothing));
   return true;
@@ -96,7 +96,7 @@ bool JpegDecoder::Reader::try_read_header() {
   return true;
 }
 
-/// Of a file in several scans, all of them are read here.
+/// For a file with several scans, this reads all of them.
 bool JpegDecoder::Reader::try_start() {
   if (setjmp(errors_.back) != 0) return false;
   jpeg_start_decompress(&info_);
@@ -157,7 +157,7 @@ void JpegDecoder::Reader::fail() {
   throw ImageError(std::string("broken JPEG: ") + errors_.message.data());
 }
 
-/// By the header alone.
+/// Checks the limits by the header alone.
 void JpegDecoder::Reader::require_limits() const {
   const ImageSize size = stored_size_;
   if (info_.data_precision != 8)
@@ -178,8 +178,8 @@ void JpegDecoder::Reader::require_limits() const {
                      std::to_string(options_.max_coefficient_bytes >> 20) + " are given");
 }
 
-/// No memory is taken for more pixels than the file can hold. By Huffman's code a block has one bit
-/// at least. Arithmetic codes have no such bound.
+/// Allocates no memory for more pixels than the file can contain: with Huffman coding, a block has
+/// at least one bit. Arithmetic coding has no such bound.
 void JpegDecoder::Reader::require_file_bytes() const {
   if (info_.arith_code != FALSE) return;
   std::int64_t blocks = 0;
@@ -200,7 +200,7 @@ Orientation JpegDecoder::Reader::stored_orientation() const {
 
 void JpegDecoder::Reader::read_header() {
   jpeg_abort_decompress(&info_);
-  // Tables of another file would stand in for those that this one lacks; their memory is gone too.
+  // Tables of another file would replace those that this one lacks, and their memory is gone too.
   std::ranges::fill(info_.quant_tbl_ptrs, nullptr);
   std::ranges::fill(info_.dc_huff_tbl_ptrs, nullptr);
   std::ranges::fill(info_.ac_huff_tbl_ptrs, nullptr);
@@ -262,17 +262,18 @@ Decoded JpegDecoder::Reader::decode(const View& shown, const std::stop_token& st
           shown_view(orientation_, view, pixels.size)};
 }
 
-/// `part` of the image at the chosen scale.
+/// Reads `part` of the image at the chosen scale.
 Pixels JpegDecoder::Reader::read(const Region& part) {
-  // At the borders of what it decodes, libjpeg computes colours of a lower resolution from fewer
-  // neighbours: more columns than these two on either side are the same as in the whole image.
+  // At the borders of the decoded part, libjpeg interpolates colours of a lower resolution from
+  // fewer neighbours. With two more colour columns on either side, the pixels are the same as in
+  // the whole image.
   const auto margin = static_cast<std::int32_t>(2 * info_.max_h_samp_factor);
   const auto image_width = static_cast<std::int32_t>(info_.output_width);
   const std::int32_t begin = std::max(part.left - margin, 0);
   const std::int32_t end = std::min(part.left + part.width + margin, image_width);
   JDIMENSION left = 0, width = info_.output_width;
-  // libjpeg-turbo 2.1.5 loses columns of colours that it scales down less than the brightness and
-  // still has to widen: 4:1:0.
+  // libjpeg-turbo 2.1.5 loses colour columns if it scales the colours down less than the brightness
+  // and must still widen them, as in 4:1:0.
   const bool may_crop = info_.scale_num == info_.scale_denom || info_.max_h_samp_factor <= 2;
   if (may_crop && end - begin < image_width) {
     left = static_cast<JDIMENSION>(begin);
@@ -288,7 +289,7 @@ Pixels JpegDecoder::Reader::read(const Region& part) {
   if (inks ? !try_read_inks(inks_.room(std::size_t{4} * info_.output_width), out, rows)
            : !try_read_rows(out, stride, rows))
     fail();
-  // What is left up to the end of the image has no pixels, but may be damaged.
+  // The rest of the image has no needed pixels, but it may be damaged.
   if (options_.warnings_are_errors && info_.output_scanline == info_.output_height && !try_finish())
     fail();
   return {out + std::size_t{3} * (static_cast<std::size_t>(part.left) - left),

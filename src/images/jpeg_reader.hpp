@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// libjpeg as JpegDecoder uses it. Errors of libjpeg are jumps (longjmp): each function that may be
-// left by one is a `try_...` here, has nothing with a destructor, and returns false.
+// The use of libjpeg in JpegDecoder. Errors of libjpeg are jumps (longjmp). Each function that such
+// a jump may leave is named `try_...`, has no object with a destructor, and returns false after an
+// error.
 
 #include <array>
 #include <csetjmp>
@@ -36,17 +37,17 @@ class JpegDecoder::Reader {
 
  private:
   struct Errors {
-    jpeg_error_mgr manager;  // first: libjpeg has a pointer to it
+    jpeg_error_mgr manager;  // It is the first member, because libjpeg has a pointer to it.
     std::jmp_buf back;
     std::array<char, JMSG_LENGTH_MAX> message;
     bool warnings_are_errors;
   };
   struct Monitor {
-    jpeg_progress_mgr manager;  // first, as above
+    jpeg_progress_mgr manager;  // It is the first member, as above.
     DecodeWatch* watch;
   };
 
-  // libjpeg calls them.
+  // libjpeg calls these functions.
   [[noreturn]] static void end(j_common_ptr info);
   static void note(j_common_ptr info, int level);
   static void watch(j_common_ptr info);
@@ -65,7 +66,7 @@ class JpegDecoder::Reader {
   bool try_crop(JDIMENSION* left, JDIMENSION* width);
   bool try_skip(JDIMENSION rows);
   bool try_read_rows(std::uint8_t* out, std::size_t stride, JDIMENSION rows);
-  /// Reads up to the mark of the image's end.
+  /// Reads up to the end marker of the image.
   bool try_finish();
   bool try_read_inks(std::uint8_t* inks, std::uint8_t* out, JDIMENSION rows);
 
@@ -75,8 +76,8 @@ class JpegDecoder::Reader {
   Errors errors_{};
   Monitor monitor_{};
   jpeg_decompress_struct info_{};
-  std::span<const std::byte> file_;  // that is open
-  bool header_is_read_ = false;      // and nothing more
+  std::span<const std::byte> file_;  // the open file
+  bool header_is_read_ = false;      // the header is read, but nothing else
   ImageSize stored_size_;
   Orientation orientation_;
   Buffer<std::uint8_t> pixels_, inks_, turned_;

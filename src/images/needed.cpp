@@ -38,7 +38,7 @@ void require_centres(const Axis& axis) {
   require(axis.outputs > 0, "the view's output is empty");
   const double first = axis.origin + 0.5 * axis.step;
   const double last = axis.origin + (axis.outputs - 0.5) * axis.step;
-  // In this form it is false for what is no number.
+  // The comparison is written so that it is false for NaN.
   require(axis.step > 0 && first >= axis.begin && last <= axis.end,
           "the view's output reaches beyond its region");
 }
@@ -55,7 +55,7 @@ Range needed(const Axis& axis) {
   return {begin, end - begin};
 }
 
-/// Whole pixels that cover all of [begin, begin + length) at n/8 of the size.
+/// Returns whole pixels that cover all of [begin, begin + length) at n/8 of the size.
 Range scaled(std::int32_t begin, std::int32_t length, std::int64_t eighths, std::int32_t side) {
   const std::int64_t first = begin * eighths / 8;
   const std::int64_t end = std::min<std::int64_t>((begin + length) * eighths + 7, 8L * side) / 8;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// nvJPEG's hardware backend as a JpegEngine. The library is loaded at run time: a program needs it
-// only where there are engines, and one over the emulated runtime never loads it.
+// Implements JpegEngine with nvJPEG's hardware backend. The library is loaded at run time: a
+// program needs it only if there are engines, and a program over the emulated runtime never loads
+// it.
 
 #include <penstock/images/jpeg_engine.hpp>
 
@@ -34,7 +35,7 @@ std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions&, std::string
 namespace penstock::images {
 namespace {
 
-/// Statuses of which an image may be the reason.
+/// The statuses that a bad image may cause.
 bool may_be_an_image(nvjpegStatus_t status) {
   switch (status) {
     case NVJPEG_STATUS_BAD_JPEG:
@@ -54,17 +55,18 @@ void check_nvjpeg(nvjpegStatus_t status, const char* call) {
                              " (nvjpegStatus_t)");
 }
 
-/// A decoder of a nvjpegHandle_t: it keeps two images in flight on each of the GPU's engines, and
-/// is busy until its batch is done. It takes a third of a second to make, and has 14 streams, which
-/// share the device's connections with those of the program.
+/// A decoder of a nvjpegHandle_t. It keeps two images in flight on each of the GPU's engines, and
+/// is busy until its batch is done. It takes a third of a second to create, and has 14 streams,
+/// which share the device's connections with the streams of the program.
 class State {
  public:
   State(const NvjpegLibrary& library, nvjpegHandle_t handle, const EngineOptions& options)
       : library_(library), handle_(handle) {
     check_nvjpeg(library.nvjpegJpegStateCreate(handle, &state_), "nvjpegJpegStateCreate");
     try {
-      // Otherwise each image that is larger than those before it frees memory, which waits for all
-      // that the device does. Most files are 4:2:0; memory for 4:4:4 is freed by the first batch.
+      // Without this, each image that is larger than all before it frees memory, which waits for
+      // all work of the device. Most files are 4:2:0; the memory for 4:4:4 is freed by the first
+      // batch.
       check_nvjpeg(
           library.nvjpegDecodeBatchedPreAllocate(handle, state_, options.batch, options.image.width,
                                                  options.image.height, NVJPEG_CSS_420, kOutput),
@@ -81,7 +83,7 @@ class State {
     library_.nvjpegJpegStateDestroy(state_);
   }
 
-  /// Any thread; one at a time.
+  /// Any thread may call this, one at a time.
   nvjpegStatus_t decode(std::span<const unsigned char* const> files,
                         std::span<const std::size_t> lengths, std::span<nvjpegImage_t> outputs,
                         std::span<nvjpegDecodeParams_t> parts, cudaStream_t stream) {
@@ -89,7 +91,7 @@ class State {
     initialize(static_cast<int>(files.size()));
     const nvjpegStatus_t status = library_.nvjpegDecodeBatchedEx(
         handle_, state_, files.data(), lengths.data(), outputs.data(), parts.data(), stream);
-    if (status != NVJPEG_STATUS_SUCCESS) initialized_ = 0;  // The next batch starts anew.
+    if (status != NVJPEG_STATUS_SUCCESS) initialized_ = 0;  // The next batch initialises again.
     done_.record(stream);
     return status;
   }
@@ -112,7 +114,7 @@ class State {
   int initialized_ = 0;
 };
 
-/// What the engines of a device share. nvJPEG says that any thread may use a handle.
+/// The part that the engines of a device share. nvJPEG says that any thread may use a handle.
 class Handle {
  public:
   Handle(const NvjpegLibrary& library, const EngineOptions& options) : library_(library) {
@@ -120,7 +122,7 @@ class Handle {
                                                          NVJPEG_FLAGS_DEFAULT, &handle_);
     if (status == NVJPEG_STATUS_ARCH_MISMATCH ||
         status == NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED)
-      return;  // no engines: get() is nullptr
+      return;  // There are no engines, so get() is nullptr.
     check_nvjpeg(status, "nvjpegCreateEx");
     try {
       for (int i = 0; i < options.decoders; ++i)
@@ -143,8 +145,8 @@ class Handle {
   nvjpegHandle_t get() const { return handle_; }
   const NvjpegLibrary& library() const { return library_; }
 
-  /// Calls f(state) with the decoder that was given back the longest time ago, and waits for one.
-  /// Any thread.
+  /// Calls f(state) with the decoder that has been free for the longest time, and waits for one if
+  /// necessary. Any thread may call this.
   template <class F>
   nvjpegStatus_t with_state(F&& f) {
     struct Back {
@@ -162,7 +164,7 @@ class Handle {
     return f(*taken.state);
   }
 
-  /// Of the current device. `options` are of the first that asks.
+  /// Returns the handle of the current device. The `options` of the first caller apply.
   static std::shared_ptr<Handle> shared(const NvjpegLibrary& library,
                                         const EngineOptions& options) {
     static std::mutex mutex;
@@ -189,7 +191,7 @@ class Handle {
   std::vector<std::unique_ptr<State>> states_;
   std::mutex mutex_;
   std::condition_variable returned_;
-  std::vector<State*> free_;  // The first was given back the longest time ago.
+  std::vector<State*> free_;  // the first has been free for the longest time
 };
 
 class NvjpegEngine final : public JpegEngine {
@@ -254,7 +256,7 @@ class NvjpegEngine final : public JpegEngine {
     check_nvjpeg(library_.nvjpegDecodeParamsSetOutputFormat(part, State::kOutput),
                  "nvjpegDecodeParamsSetOutputFormat");
   }
-  /// The engines decode all of an image; a kernel then converts the part alone.
+  /// The engines decode the whole image; a kernel then converts only this part.
   void set_part(nvjpegDecodeParams_t to, const Image& image) {
     const Region& part = image.part;
     const bool is_all = part == Region{0, 0, image.size.height, image.size.width};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The functions of libnvjpeg that are called, loaded at run time.
+// The functions of libnvjpeg that this library calls, loaded at run time.
 
 #include <nvjpeg.h>
 
@@ -33,10 +33,10 @@ struct NvjpegLibrary {
   PENSTOCK_NVJPEG_FUNCTIONS(PENSTOCK_NVJPEG_MEMBER)
 #undef PENSTOCK_NVJPEG_MEMBER
 
-  /// Loads the library at the first call; it stays. nullptr: it cannot be loaded, `why_not` says
-  /// why.
+  /// Loads the library at the first call and keeps it loaded. Returns nullptr if it cannot be
+  /// loaded; then `why_not` says why.
   static const NvjpegLibrary* load(std::string& why_not);
-  /// Loads `file` into this table. False: `why_not` says why.
+  /// Loads `file` into this table. Returns false on failure; then `why_not` says why.
   bool load_from(const char* file, std::string& why_not);
 };
 

@@ -9,7 +9,7 @@
 namespace penstock::images {
 namespace {
 
-/// Numbers of a TIFF structure, in the byte order that it says. What is not there is 0.
+/// Reads numbers of a TIFF structure, in the byte order that it declares. Missing numbers are 0.
 class Tiff {
  public:
   explicit Tiff(std::span<const std::uint8_t> bytes)
@@ -33,8 +33,9 @@ class Tiff {
 
 constexpr std::array<std::uint8_t, 6> kExif{'E', 'x', 'i', 'f', 0, 0};
 
-/// The first value of the directory's entry at `at`. EXIF wants one SHORT here; writers use the
-/// other integers, too. 0: it is none of these, or its values lie elsewhere.
+/// Returns the first value of the directory entry at `at`. EXIF requires one SHORT here, but
+/// writers use other integer types too. Returns 0 if it has none of these types, or if its values
+/// are stored elsewhere.
 std::uint32_t value_of_entry(const Tiff& tiff, std::size_t at) {
   const std::uint32_t type = tiff.two(at + 2), count = tiff.four(at + 4);
   const auto is_here = [count](std::uint32_t bytes) { return count >= 1 && count <= 4 / bytes; };
@@ -53,7 +54,7 @@ std::uint32_t value_of_entry(const Tiff& tiff, std::size_t at) {
   }
 }
 
-/// Of one direction: a region from `begin` on, and `outputs` pixels from `origin` on.
+/// Mirrors one direction: a region from `begin` on, and `outputs` pixels from `origin` on.
 void mirror(std::int32_t& begin, std::int32_t length, double& origin, double step,
             std::int32_t outputs, std::int32_t side) {
   begin = side - begin - length;

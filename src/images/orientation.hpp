@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How an image is stored and how it is to be shown: EXIF's eight orientations.
+// EXIF's eight orientations: how a stored image has to be turned for display.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace penstock::images {
 
-/// First rows or columns of the stored image are mirrored, then they are exchanged.
+/// The rows or columns of the stored image are mirrored first; then rows and columns are exchanged.
 struct Orientation {
-  bool mirror_rows = false;     ///< top and bottom
-  bool mirror_columns = false;  ///< left and right
+  bool mirror_rows = false;     ///< mirror top and bottom
+  bool mirror_columns = false;  ///< mirror left and right
   bool transpose = false;
   friend bool operator==(const Orientation&, const Orientation&) = default;
 };
@@ -21,18 +21,18 @@ struct Orientation {
 /// Whether the contents of an APP1 marker are EXIF data. The first such marker of a file counts.
 bool is_exif(std::span<const std::uint8_t> app1);
 
-/// Of the contents of an APP1 marker: as its EXIF data say; as stored, where they say nothing or
-/// are broken.
+/// Reads the orientation from the contents of an APP1 marker. The image stays as stored if the EXIF
+/// data do not give one or are broken.
 Orientation exif_orientation(std::span<const std::uint8_t> app1);
 
-/// Of an image that is stored with `stored`.
+/// The size after turning an image that is stored with size `stored`.
 ImageSize shown_size(const Orientation& orientation, ImageSize stored);
 
-/// The view in coordinates of the image as it is stored, of size `stored`; its output is turned
-/// alike. `flip` stays.
+/// Returns the view in coordinates of the image as stored, of size `stored`. Its output is turned
+/// in the same way. `flip` does not change.
 View stored_view(const Orientation& orientation, const View& shown, ImageSize stored);
 
-/// The other direction.
+/// Converts in the other direction.
 View shown_view(const Orientation& orientation, const View& view, ImageSize stored);
 
 /// Writes shown_size(stored.size) x 3 bytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compiled for any x86-64: each function says that it needs AVX2, and is only called where there is
-// AVX2.
+// This file is compiled for any x86-64. Each function declares that it needs AVX2, and is called
+// only if the processor has AVX2.
 
 #include "resize_passes.hpp"
 
@@ -14,7 +14,7 @@
 namespace penstock::images {
 namespace {
 
-/// Two 16-bit weights, for _mm256_madd_epi16.
+/// Returns two 16-bit weights, for _mm256_madd_epi16.
 PENSTOCK_AVX2 inline __m256i pair(const std::int16_t* weights) {
   std::int32_t both;
   std::memcpy(&both, weights, sizeof(both));
@@ -25,7 +25,7 @@ PENSTOCK_AVX2 inline __m256i load(const std::uint8_t* from) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
 
-/// 32 bytes from `at` on.
+/// Processes 32 bytes from `at` on.
 PENSTOCK_AVX2 inline void down_32(const std::uint8_t* const* rows, const std::int16_t* weights,
                                   std::int32_t count, int bits, std::size_t at, std::uint8_t* out) {
   const __m256i zero = _mm256_setzero_si256();
@@ -59,7 +59,8 @@ PENSTOCK_AVX2 void down(const std::uint8_t* const* rows, const std::int16_t* wei
   if (bytes % kAtOnce != 0) down_32(rows, weights, count, bits, bytes - kAtOnce, out);
 }
 
-/// Four pixels of each row, in 16 bits: red of two, green of two, blue of two, nothing.
+/// A shuffle that selects four pixels of each row in 16 bits: the red of two, the green of two, the
+/// blue of two, and nothing.
 PENSTOCK_AVX2 inline __m256i pixels(int first) {
   const auto at = [first](int byte) { return static_cast<char>(3 * first + byte); };
   const char none = -1;
@@ -68,7 +69,7 @@ PENSTOCK_AVX2 inline __m256i pixels(int first) {
   return _mm256_broadcastsi128_si256(half);
 }
 
-/// The red, green and blue sums of output pixel x: of row 0, then of row 1.
+/// Returns the red, green and blue sums of output pixel x, for row 0 and then for row 1.
 PENSTOCK_AVX2 inline __m256i sums(const std::uint8_t* row_0, const std::uint8_t* row_1,
                                   const ResizeTaps& columns, std::size_t x, __m256i pixels_01,
                                   __m256i pixels_23) {
@@ -91,8 +92,8 @@ PENSTOCK_AVX2 inline __m256i sums(const std::uint8_t* row_0, const std::uint8_t*
   return _mm256_sra_epi32(_mm256_add_epi32(even, odd), _mm_cvtsi32_si128(columns.bits));
 }
 
-/// Of four output pixels from x on, as four times three bytes and four of no use: of row 0, then of
-/// row 1.
+/// Returns four output pixels from x on, as four times three bytes and four unused bytes: for row
+/// 0, then for row 1.
 PENSTOCK_AVX2 inline __m256i four_pixels(const std::uint8_t* row_0, const std::uint8_t* row_1,
                                          const ResizeTaps& columns, std::size_t x,
                                          __m256i pixels_01, __m256i pixels_23) {
@@ -110,7 +111,7 @@ PENSTOCK_AVX2 void across(const std::uint8_t* row_0, const std::uint8_t* row_1,
   const __m256i pixels_01 = pixels(0), pixels_23 = pixels(2);
   const std::size_t outputs = columns.first.size();
   std::size_t x = 0;
-  for (; x + 6 <= outputs; x += 4) {  // 16 bytes are written, the last four again later.
+  for (; x + 6 <= outputs; x += 4) {  // It writes 16 bytes; the last four are written again later.
     const __m256i bytes = four_pixels(row_0, row_1, columns, x, pixels_01, pixels_23);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out_0 + 3 * x), _mm256_castsi256_si128(bytes));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out_1 + 3 * x), _mm256_extracti128_si256(bytes, 1));

@@ -10,7 +10,8 @@ namespace {
 
 void down(const std::uint8_t* const* rows, const std::int16_t* weights, std::int32_t count,
           int bits, std::size_t bytes, std::uint8_t* out) {
-  constexpr std::size_t kAtOnce = 64;  // The compiler knows how many, and makes vectors of them.
+  // A constant count lets the compiler use vector instructions.
+  constexpr std::size_t kAtOnce = 64;
   for (std::size_t at = 0; at < bytes; at += kAtOnce) {
     std::array<std::int32_t, kAtOnce> sums;
     sums.fill(1 << (bits - 1));

@@ -19,7 +19,7 @@ void ResizeTaps::find(const ResizeAxis& axis, std::int32_t multiple, bool revers
     const std::size_t place = reversed ? outputs - 1 - output : output;
     return axis.origin + (static_cast<double>(place) + 0.5) * axis.step;
   };
-  // As Pillow and PyTorch choose them: pixels whose centres are within reach.
+  // Like Pillow and PyTorch, this selects the pixels whose centres are within reach.
   for (std::size_t output = 0; output < outputs; ++output) {
     const double low = centre(output) - reach + 0.5, high = centre(output) + reach + 0.5;
     const auto from = static_cast<std::int32_t>(std::max<double>(low, axis.begin));
@@ -45,7 +45,7 @@ void ResizeTaps::find(const ResizeAxis& axis, std::int32_t multiple, bool revers
   }
 }
 
-/// Writes the output's shares, which are 1 together. Returns the largest.
+/// Writes the output's shares, whose sum is 1. Returns the largest.
 double ResizeTaps::weigh(std::size_t output, double centre, double reach) {
   double* const shares = &shares_[output * static_cast<std::size_t>(count)];
   double sum = 0, largest = 0;
@@ -60,12 +60,12 @@ double ResizeTaps::weigh(std::size_t output, double centre, double reach) {
   return largest * scale;
 }
 
-/// Rounds where a share ends, not what it is: so the integers are 2^bits together.
+/// Rounds the cumulative sums instead of the shares, so that the integers add up to 2^bits.
 void ResizeTaps::quantise(std::size_t output) {
   const std::size_t at = output * static_cast<std::size_t>(count);
   const auto length = static_cast<std::size_t>(lengths_[output]);
   const double one = std::ldexp(1.0, bits);
-  double sum = 0.5;  // to round
+  double sum = 0.5;  // 0.5 is for rounding
   std::int32_t before = 0;
   for (std::size_t tap = 0; tap < length; ++tap) {
     sum += shares_[at + tap] * one;

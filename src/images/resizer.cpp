@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Two passes, each rounded to bytes: along the rows ("across") and along the columns ("down"), the
-// cheaper order. Only rows and columns with a weight are touched.
+// Resizes in two passes, each rounded to bytes: along the rows ("across") and along the columns
+// ("down"), in the cheaper order. It reads only rows and columns with a weight.
 
 #include <algorithm>
 #include <cstddef>
@@ -43,25 +43,25 @@ struct Resizer::Memory {
   void across_first(const Pixels& pixels, std::uint8_t* out);
   const std::uint8_t* input_row(const Pixels& pixels, std::int32_t row) const;
   const std::uint8_t* readable_row(const Pixels& pixels, std::int32_t row);
-  /// Output row y of the rows that `row(i)` gives, i from 0 for rows_.begin.
+  /// Makes output row y from the rows that `row(i)` returns, where i is 0 for rows_.begin.
   template <class Row>
   void down(std::size_t y, Row row, std::size_t bytes, std::uint8_t* out);
 
-  std::size_t out_bytes() const { return 3 * columns_.first.size(); }  // of a row
+  std::size_t out_bytes() const { return 3 * columns_.first.size(); }  // of one row
   std::size_t in_bytes() const { return as_size(3 * std::int64_t{columns_.end - columns_.begin}); }
   std::int32_t in_rows() const { return rows_.end - rows_.begin; }
 
   const ResizePasses& passes_ = fastest_passes();
   ResizeTaps rows_, columns_;
   std::vector<const std::uint8_t*> row_pointers_;
-  Buffer<std::uint8_t> between_;  // what one pass has made for the other
-  Buffer<std::uint8_t> edge_;     // two rows: see readable_row
+  Buffer<std::uint8_t> between_;  // the output of the first pass
+  Buffer<std::uint8_t> edge_;     // two rows; see readable_row
 };
 
 void Resizer::Memory::resize(const Decoded& image, std::uint8_t* out) {
   rows_.find(rows_of(image.view), ResizePasses::kRowsMultiple);
   columns_.find(columns_of(image.view), ResizePasses::kColumnsMultiple, image.view.flip);
-  // For both orders, so that a smaller view never needs more than a larger one did.
+  // Both orders are prepared, so that a smaller view never needs more memory than a larger one did.
   row_pointers_.resize(as_size(rows_.count));
   const std::size_t row_bytes = read_bytes(columns_);
   between_.room(std::max(2 * row_bytes, as_size(in_rows()) * out_bytes()));
@@ -72,7 +72,7 @@ void Resizer::Memory::resize(const Decoded& image, std::uint8_t* out) {
     across_first(image.pixels, out);
 }
 
-/// A weight of a pixel across takes about as long as kAcross weights of bytes down.
+/// Weighting a pixel across takes about as long as weighting kAcross bytes down.
 bool Resizer::Memory::down_is_cheaper_first() const {
   constexpr double kAcross = 9;
   const double outputs_down = static_cast<double>(rows_.first.size());
@@ -85,7 +85,7 @@ bool Resizer::Memory::down_is_cheaper_first() const {
 
 template <class Row>
 void Resizer::Memory::down(std::size_t y, Row row, std::size_t bytes, std::uint8_t* out) {
-  for (std::int32_t tap = 0; tap < rows_.count; ++tap)  // What lies below has a weight of 0.
+  for (std::int32_t tap = 0; tap < rows_.count; ++tap)  // The rows below have a weight of 0.
     row_pointers_[as_size(tap)] = row(std::min(rows_.first[y] + tap, in_rows() - 1));
   passes_.down(row_pointers_.data(), rows_.weights_of(y), rows_.count, rows_.bits, bytes, out);
 }
@@ -95,7 +95,8 @@ void Resizer::Memory::down_first(const Pixels& pixels, std::uint8_t* out) {
   std::uint8_t* const between = between_.data();
   const auto row = [&](std::int32_t i) { return input_row(pixels, i); };
   for (std::size_t y = 0; y < height; y += 2) {
-    const std::size_t second = y + 1 < height ? 1 : 0;  // of the pair, or the first again
+    // the second row of the pair, or the first again
+    const std::size_t second = y + 1 < height ? 1 : 0;
     down(y, row, in_bytes(), between);
     if (second != 0) down(y + 1, row, in_bytes(), between + stride);
     passes_.across(between, between + second * stride, columns_, out + y * out_bytes(),
@@ -117,12 +118,13 @@ void Resizer::Memory::across_first(const Pixels& pixels, std::uint8_t* out) {
   for (std::size_t y = 0; y < rows_.first.size(); ++y) down(y, row, stride, out + y * stride);
 }
 
-/// From the first column with a weight on.
+/// Returns the row from the first column with a weight on.
 const std::uint8_t* Resizer::Memory::input_row(const Pixels& pixels, std::int32_t row) const {
   return pixels.data + (rows_.begin + row) * pixels.stride + std::ptrdiff_t{3} * columns_.begin;
 }
 
-/// One of which read_bytes() may be read: near the end of the pixels a copy, for the next row too.
+/// Returns a row of which read_bytes() bytes may be read. Near the end of the pixels it is a copy,
+/// for the next row too.
 const std::uint8_t* Resizer::Memory::readable_row(const Pixels& pixels, std::int32_t row) {
   const std::uint8_t* const in = input_row(pixels, row);
   const std::uint8_t* const end = pixels.data + (pixels.size.height - 1) * pixels.stride +

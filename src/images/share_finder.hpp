@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ShareFinder: the share of the images that the CPU decodes of those that an engine takes, found by
-// what is delivered.
+// ShareFinder: among the images that an engine accepts, finds the share that the CPU should decode,
+// by the rate of delivered images.
 //
-// Neither decoder's own speed tells whether its work is worth anything: the consumer may be the
+// The speed of a single decoder does not tell whether its work is useful: the consumer may be the
 // limit, and the CPU's threads take cores and memory bandwidth from the training's own thread and
-// from the workers that feed the engines. So the images that all decoders deliver together are
-// counted, with the present share, with another one, and with the present one again. The other one
-// is kept if more images come with it or, where it is lower, if as many do. It starts at 0: the
-// engines alone.
+// from the workers that feed the engines. So this counts the images that all decoders deliver
+// together, with the present share, with another one, and with the present one again. It adopts the
+// other share if more images are delivered with it or, if it is lower, if as many are. It starts at
+// 0: the engines alone.
 //
-// A share that was no better costs a part of the images of one window in three, so that failures
-// make the next trial later and the change smaller.
+// A trial of a worse share costs a part of the images of one window in three. So after a failure,
+// the next trial comes later and its change is smaller.
 
 #include <algorithm>
 #include <chrono>
@@ -23,22 +23,23 @@
 
 namespace penstock::images {
 
-/// Whether the CPU decodes the image with this seed: a pure function of both.
+/// Whether the CPU decodes the image with this seed. It is a pure function of the seed and the
+/// share.
 inline bool is_drawn_for_cpu(std::uint64_t seed, double share) {
-  // Other bits than those that crops draw with the same seed.
+  // The constant makes these bits independent of those that crops draw with the same seed.
   const std::uint64_t bits = penstock::detail::mix64(seed ^ 0x6a70'6567'2d73'706c);
   return static_cast<double>(bits >> 11) * 0x1p-53 < share;
 }
 
-/// Not for several threads at a time. It reads no clock.
+/// Use it on one thread at a time. It reads no clock.
 class ShareFinder {
  public:
   using Time = std::chrono::duration<double>;
 
-  /// The share for the next batch.
+  /// Returns the share for the next batch.
   double share() const { return phase_ == Phase::trial ? trial_ : share_; }
 
-  /// A batch of `images` is decoded, at the time `now`, which never goes back.
+  /// Records that a batch of `images` is decoded at the time `now`, which never decreases.
   void add(std::size_t images, Time now) {
     ++batches_;
     if (is_settling_) {
@@ -52,18 +53,19 @@ class ShareFinder {
     end_window(rate);
   }
 
-  // Batches of a window, and those before it that may have begun with another share.
+  // The batches of a window, and the batches before it that may have begun with another share.
   static constexpr int kWindow = 16, kSettle = 8;
-  /// Windows until the next trial, at most.
+  /// The largest number of windows until the next trial.
   static constexpr int kLongestPause = 256;
 
  private:
   enum class Phase { before, trial, after };
 
-  /// Less is within what one window differs from the next.
+  /// Smaller differences are within the variation from window to window.
   static constexpr double kBetter = 1.02, kAsGood = 0.98;
   static constexpr double kFirstStep = 0.05, kLeastStep = 0.04, kMostStep = 0.4;
-  /// A change by which the conditions are others: what was learnt does not hold.
+  /// A change of the rate by this factor means that the conditions have changed, and earlier
+  /// results do not hold.
   static constexpr double kOtherRate = 1.15;
 
   void start_window(Time now) {
@@ -101,8 +103,9 @@ class ShareFinder {
     trial_ = std::clamp(share_ + (is_down_ ? -step_ : step_), 0.0, 1.0);
   }
 
-  /// In the same direction after a success, in the other one after a failure. More work for the
-  /// CPU has to be worth it twice: the rates of some machines differ by more from window to window.
+  /// Continues in the same direction after a success, in the other one after a failure. More work
+  /// for the CPU must be better twice, because the rates of some machines differ by more from
+  /// window to window.
   void decide(double present) {
     const bool is_good = tried_ > present * (is_down_ ? kAsGood : kBetter);
     if (is_good && !is_down_ && !std::exchange(was_good_, true)) return;

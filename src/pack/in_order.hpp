@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// in_order(): threads make samples, and the calling thread takes them in the order of their
-// numbers.
+// in_order(): threads make samples, and the calling thread uses them in the order of their numbers.
 
 #include <condition_variable>
 #include <cstddef>
@@ -18,23 +17,23 @@
 
 namespace pack {
 
-/// What became of one sample.
+/// The result for one sample.
 struct Made {
   std::vector<std::byte> memory;
-  std::span<const std::byte> bytes;  // may lie in `memory`
+  std::span<const std::byte> bytes;  // may point into `memory`
   std::int32_t label = -1;
-  std::string remark;                           // what is to be said about it, or nothing
-  std::optional<penstock::StoreError> failure;  // why it cannot be read
+  std::string remark;                           // a message about the sample, or empty
+  std::optional<penstock::StoreError> failure;  // the reason why it cannot be read
 };
 
 class OrderedWork {
  public:
-  /// Of samples `first` to `end` - 1; at most four for each thread are made ahead.
+  /// Makes samples `first` to `end` - 1. At most four samples per thread are made in advance.
   OrderedWork(std::uint64_t first, std::uint64_t end, std::size_t threads)
       : next_(first), taken_(first), end_(end), slots_(4 * threads) {}
 
-  /// For a thread: makes samples until there are none left. `make(number, made)` may throw: the
-  /// exception comes out of take() when it is this sample's turn.
+  /// Runs on a thread: makes samples until none is left. If `make(number, made)` throws, take()
+  /// rethrows the exception when it reaches this sample.
   template <class Make>
   void work(Make make) {
     std::unique_lock lock(mutex_);
@@ -71,7 +70,7 @@ class OrderedWork {
     changed_.notify_all();
   }
 
-  /// Threads finish the samples that they are at, and begin no more.
+  /// Threads finish their current sample and begin no other.
   void stop() {
     const std::scoped_lock lock(mutex_);
     next_ = end_;
@@ -93,7 +92,8 @@ class OrderedWork {
 };
 
 /// `make_worker()` is called on each thread and returns its make(number, made). `use(number, made)`
-/// is called on this thread and returns whether to go on. Rethrows what make threw, at its turn.
+/// is called on this thread and returns whether to continue. Rethrows an exception of make when its
+/// sample is next.
 template <class MakeWorker, class Use>
 void in_order(std::uint64_t first, std::uint64_t end, std::size_t threads,
               const MakeWorker& make_worker, const Use& use) {

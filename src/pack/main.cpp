@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock-pack: makes a PackedFile of a folder, of tar files or of another pack.
+// penstock-pack: makes a PackedFile from a folder, from tar files or from another pack.
 //
 //   penstock-pack imagenet/train -o train.pack
 //   penstock-pack train-0000.tar train-0001.tar -o train.pack
@@ -8,8 +8,8 @@
 //   penstock-pack imagenet/train -o raw.pack --max-side 256 --raw
 //   penstock-pack --verify train.pack
 //
-// Exit status: 0 done; 1 something cannot be read or written, or is damaged; 2 wrong arguments;
-// 130 interrupted by Ctrl-C (143 by SIGTERM): the same command continues.
+// Exit status: 0: done; 1: something cannot be read or written, or is damaged; 2: wrong arguments;
+// 130: interrupted by Ctrl-C (143 by SIGTERM); the same command then continues.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

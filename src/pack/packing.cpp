@@ -32,7 +32,7 @@ using penstock::programs::interrupted;
 using penstock::programs::interrupted_exit_code;
 using penstock::programs::watch_interrupts;
 
-/// Asks a store for samples some way ahead of where it is read.
+/// Requests samples from a store some distance before they are read.
 template <class Store>
 class ReadAhead {
  public:
@@ -55,7 +55,7 @@ class ReadAhead {
   std::vector<std::uint64_t> indices_;
 };
 
-/// "1,000 records, 82.0 MB in 0.5 s: 2,000 records/s, 164 MB/s"
+/// Returns a summary such as "1,000 records, 82.0 MB in 0.5 s: 2,000 records/s, 164 MB/s".
 std::string account(std::uint64_t records, std::uint64_t bytes, double seconds) {
   const double time = std::max(seconds, 1e-9);
   char rounded[32];
@@ -69,12 +69,12 @@ std::string named(std::string_view name, std::int32_t label) {
   return std::string(name) + " with label " + std::to_string(label);
 }
 
-/// Where a run is: samples of the source that are done, and how many of them were left out.
+/// The progress of a run: how many samples of the source are done, and how many were left out.
 struct Position {
   std::uint64_t samples = 0, left_out = 0;
 };
 
-/// Leaves out a sample that cannot be read, or throws `failure` if there are too many of them.
+/// Counts a sample that cannot be read as left out. Throws `failure` if there are too many of them.
 void leave_out(const StoreError& failure, const std::string& name, std::uint64_t most,
                Position& position) {
   // NOLINTNEXTLINE(bugprone-exception-copy-constructor-throws): it holds the sample's name.
@@ -88,7 +88,7 @@ void leave_out(const StoreError& failure, const std::string& name, std::uint64_t
                failure.what());
 }
 
-/// Why the sample cannot be read, or nothing.
+/// Returns why the sample cannot be read, or nothing.
 std::optional<StoreError> failure_of(const Source& source, std::uint64_t sample,
                                      std::vector<std::byte>& scratch) {
   try {
@@ -105,13 +105,13 @@ bool is_record_of(const PackedFileWriter& writer, std::uint64_t record, const So
   if (sample >= source.size() || writer.name(record) != source.name(sample)) return false;
   try {
     return writer.label(record) == source.label(sample);
-  } catch (const StoreError&) {  // It has none that can be read, so it was left out.
+  } catch (const StoreError&) {  // Its label cannot be read, so it was left out.
     return false;
   }
 }
 
-/// What the partial file has must be the first samples of the source, with their labels, but for
-/// those that cannot be read. Returns where it ends.
+/// The partial file must contain the first samples of the source with their labels, except those
+/// that cannot be read. Returns the position after them.
 Position find_position(const PackedFileWriter& writer, const Source& source,
                        const PackOptions& options) {
   Position position;
@@ -138,7 +138,7 @@ Position find_position(const PackedFileWriter& writer, const Source& source,
   return position;
 }
 
-/// A line for the note of a pack.
+/// Returns a line for the note of a pack.
 std::string described(const RecodeOptions& options) {
   if (options.keeps_files()) return "copy";
   std::string text = options.raw ? "raw" : "quality " + std::to_string(options.quality);
@@ -152,14 +152,14 @@ using ConversionStopped = penstock::images::DecodeStopped;
 struct ConversionStopped {};
 #endif
 
-/// What a thread does to the files that it has read.
+/// Converts the files on a thread that has read them.
 class Converter {
  public:
 #ifdef PENSTOCK_PACK_WITH_IMAGES
   explicit Converter(const RecodeOptions& options) {
     if (!options.keeps_files()) recode_.emplace(options);
   }
-  /// A file that cannot be decoded is kept, and remarked on.
+  /// Keeps a file that cannot be decoded, and adds a remark.
   void operator()(Made& made) try {
     if (!recode_) return;
     const std::span<const std::byte> smaller = (*recode_)(made.bytes);
@@ -178,7 +178,7 @@ class Converter {
 #endif
 };
 
-/// Appends the samples from `position` on, until all are done or it is interrupted. Returns how
+/// Appends the samples from `position` on, until all are done or a signal interrupts. Returns how
 /// many files were kept because they cannot be decoded.
 std::uint64_t append_samples(PackedFileWriter& writer, const Source& source,
                              const PackOptions& options, Position& position, Progress& progress) {
@@ -223,7 +223,7 @@ std::uint64_t append_samples(PackedFileWriter& writer, const Source& source,
   return remarks;
 }
 
-/// What a user should know about the samples, each part with "; " before it.
+/// Returns remarks about the samples, each with "; " before it.
 std::string notes(const Source& source, const Position& position, std::uint64_t remarks) {
   std::string text;
   if (const std::uint64_t none = source.unlabelled(); none == source.size())
@@ -249,7 +249,7 @@ int make_pack(const PackOptions& options) {
   PackedFileWriter writer(options.output, make_note(source, described(options.recode)));
   Position position = find_position(writer, source, options);
   const std::uint64_t kept = writer.size(), kept_bytes = writer.record_bytes();
-  watch_interrupts();  // Before this, nothing is lost if the program ends at once.
+  watch_interrupts();  // If the program ends before this, nothing is lost.
   std::fprintf(stderr, "%s of %s: %s records%s\n",
                penstock::detail::escaped(options.output.string()).c_str(), source.kind(),
                grouped(source.size()).c_str(),
@@ -280,7 +280,7 @@ int make_pack(const PackOptions& options) {
 
 namespace {
 
-/// How many records are damaged; 1 also for a pack that cannot be opened.
+/// Returns the number of damaged records, or 1 for a pack that cannot be opened.
 std::uint64_t verify_pack(const fs::path& path, std::size_t threads) try {
   const PackedFile pack(path);
   std::uint64_t damaged = 0, bytes = 0, read = 0;

@@ -13,9 +13,9 @@
 namespace pack {
 
 struct RecodeOptions {
-  std::int32_t max_side = 0;  ///< pixels of the longer side; 0: as many as they have
-  int quality = 90;           ///< of libjpeg, 1 to 100
-  bool raw = false;           ///< pixels, as a binary PPM file, in place of a JPEG file
+  std::int32_t max_side = 0;  ///< maximum length of the longer side in pixels; 0: no limit
+  int quality = 90;           ///< quality of libjpeg, 1 to 100
+  bool raw = false;           ///< writes pixels, as a binary PPM file, instead of a JPEG file
 
   bool keeps_files() const { return max_side == 0 && !raw; }
 };
@@ -24,17 +24,17 @@ struct PackOptions {
   std::vector<std::filesystem::path> sources;
   std::filesystem::path output;
   SourceOptions source = {};
-  std::uint64_t skip = 0;  ///< at most so many samples that cannot be read are left out
+  std::uint64_t skip = 0;  ///< maximum number of unreadable samples that are left out
   std::size_t threads = 1;
-  RecodeOptions recode = {};  ///< only in a program that was built with penstock::images
+  RecodeOptions recode = {};  ///< used only in a program that was built with penstock::images
 };
 
-/// Makes `output` of the sources, or continues it. Prints what it has done. Returns the exit
-/// status. Throws UsageError, and penstock::StoreError.
+/// Makes `output` from the sources, or continues it, and prints a summary. Returns the exit status.
+/// Throws UsageError and penstock::StoreError.
 int make_pack(const PackOptions& options);
 
-/// Reads all records of packs and compares their checksums. Prints which are damaged, and what was
-/// read. Returns the exit status: 1 if any is damaged.
+/// Reads all records of the packs and compares their checksums. Prints the damaged records and a
+/// summary. Returns the exit status: 1 if any record is damaged.
 int verify_packs(const std::vector<std::filesystem::path>& packs, std::size_t threads);
 
 }  // namespace pack

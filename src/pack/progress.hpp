@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Progress of a long piece of work on the standard error output: a line that is drawn again in
-// place on a terminal; elsewhere a line for each tenth of the work.
+// Shows the progress of long work on standard error. A terminal gets one line that is redrawn in
+// place; any other output gets a line for each tenth of the work.
 
 #include <unistd.h>
 
@@ -15,14 +15,14 @@
 
 namespace pack {
 
-/// 1234567 -> 1,234,567
+/// Formats 1234567 as 1,234,567.
 inline std::string grouped(std::uint64_t number) {
   std::string text = std::to_string(number);
   for (std::size_t place = text.size(); place > 3;) text.insert(place -= 3, ",");
   return text;
 }
 
-/// With three digits: 82.1 kB, 1.04 GB.
+/// Formats bytes with three digits: 82.1 kB, 1.04 GB.
 inline std::string in_bytes(double bytes) {
   const char* const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   std::size_t unit = 0;
@@ -35,16 +35,16 @@ inline std::string in_bytes(double bytes) {
 
 class Progress {
  public:
-  /// `done`: what was there before, which has no part in the rate.
+  /// `done` was finished before this run, so it does not count towards the rate.
   Progress(std::uint64_t done, std::uint64_t total)
       : begun_at_(done), total_(total), printed_tenths_(tenths(done)) {}
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress() {
-    if (drawn_) std::fputs("\r\x1b[K", stderr);  // The last line says more.
+    if (drawn_) std::fputs("\r\x1b[K", stderr);  // The last line replaces it.
   }
 
-  /// As often as you like. `bytes`: of what was done here.
+  /// Call it as often as you like. `bytes` is the amount of this run.
   void to(std::uint64_t done, std::uint64_t bytes) {
     const auto now = Clock::now();
     if (terminal_ ? drawn_ && done < total_ && now - last_ < std::chrono::milliseconds(100)

@@ -22,7 +22,7 @@ namespace {
 using penstock::images::ImageSize;
 using penstock::images::View;
 
-/// What libjpeg writes to, and where it jumps to at an error.
+/// The output of libjpeg, and the jump target for its errors.
 struct Output {
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
@@ -38,7 +38,8 @@ struct Output {
   std::longjmp(output.back, 1);
 }
 
-/// False: libjpeg has failed. Nothing here has a destructor, as it may be left by a jump.
+/// Returns false if libjpeg has failed. No object here has a destructor, because a jump may leave
+/// the function.
 bool try_encode(Output& output, const std::uint8_t* pixels, ImageSize size, int quality,
                 std::span<const std::byte> exif) {
   output.jpeg.err = jpeg_std_error(&output.errors);
@@ -68,12 +69,12 @@ bool try_encode(Output& output, const std::uint8_t* pixels, ImageSize size, int 
   return true;
 }
 
-/// The EXIF segment of a JPEG file without marker and length; empty if it has none. A decoder has
-/// accepted the file.
+/// Returns the EXIF segment of a JPEG file without its marker and length, or nothing if there is
+/// none. A decoder must have accepted the file.
 std::span<const std::byte> exif_of(std::span<const std::byte> file) {
   const auto at = [&](std::size_t i) { return std::to_integer<unsigned>(file[i]); };
   for (std::size_t place = 2; place + 10 <= file.size() && at(place) == 0xff;) {
-    if (at(place + 1) == 0xff) {  // filling
+    if (at(place + 1) == 0xff) {  // a fill byte
       ++place;
       continue;
     }
@@ -142,7 +143,7 @@ void Recoder::encode(ImageSize size, std::span<const std::byte> exif) {
   if (good) {
     const auto* const begin = reinterpret_cast<const std::byte*>(output.bytes);
     file_.assign(begin, begin + output.size);
-    std::free(output.bytes);  // After an error libjpeg does not say which memory is its own.
+    std::free(output.bytes);  // After an error, libjpeg does not say which memory it allocated.
   }
   jpeg_destroy_compress(&output.jpeg);
   if (!good) throw std::runtime_error(std::string("libjpeg: ") + output.message.data());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Recoder: makes a JPEG file smaller, by fewer pixels and another quality, or decodes it for good.
+// Recoder: makes a JPEG file smaller by fewer pixels and another quality, or decodes it to a PPM
+// file.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +15,16 @@
 
 namespace pack {
 
-/// One thread at a time.
+/// Use each object on one thread at a time.
 class Recoder {
  public:
   explicit Recoder(const RecodeOptions& options);
 
-  /// The file with a longer side of max_side, antialiased, with its EXIF data; or `file` itself if
-  /// its sides are not longer. With `raw`, a binary PPM file of these pixels, as they are stored,
-  /// without EXIF data. Valid until the next call and as long as `file` is. Throws
-  /// penstock::images::ImageError for what is no JPEG file or is damaged, and std::runtime_error if
-  /// libjpeg cannot write.
+  /// Returns the file scaled (antialiased) to a longer side of max_side, with its EXIF data, or
+  /// `file` itself if its sides are not longer. With `raw` it returns a binary PPM file of the
+  /// pixels as they are stored, without EXIF data. The result is valid until the next call and as
+  /// long as `file` is. Throws penstock::images::ImageError if the file is not JPEG or is damaged,
+  /// and std::runtime_error if libjpeg cannot write.
   std::span<const std::byte> operator()(std::span<const std::byte> file);
 
  private:

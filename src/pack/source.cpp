@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kClass = "class ";
 
-/// By its name, also of one that is compressed, which TarShards says; or by its first bytes.
+/// Recognises a tar file by its name, including compressed ones, which TarShards then refuses, or
+/// by its first bytes.
 bool is_tar(const fs::path& path) {
   const std::string name = penstock::detail::lower_case(path.filename().string());
   for (const std::string_view extension : {".tar", ".tgz", ".tbz2", ".txz", ".tzst"})
@@ -30,7 +31,7 @@ bool is_tar(const fs::path& path) {
     const std::size_t count = penstock::detail::ReadOnlyFile(path).read(0, start);
     const auto known = penstock::detail::known_bytes(std::span(start).first(count));
     return known && known->what == penstock::detail::kTarBytes;
-  } catch (const std::system_error&) {  // Whoever opens it is told.
+  } catch (const std::system_error&) {  // The code that opens the file reports the error.
     return false;
   }
 }

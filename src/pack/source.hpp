@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Source: the store that a pack is made of, found by what the arguments are.
+// Source: the store from which a pack is made. The arguments decide its type.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,41 +14,42 @@
 
 namespace pack {
 
-/// The arguments make no sense together.
+/// Thrown for arguments that contradict each other.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// How the source is opened and read.
+/// Options for opening and reading the source.
 struct SourceOptions {
-  bool allow_empty = false;   ///< an empty file or member is a record of no bytes, not an error
-  bool ignore_index = false;  ///< of tar files
-  bool allow_missing_end = false;  ///< of tar files
+  bool allow_empty = false;        ///< an empty file or member is an empty record, not an error
+  bool ignore_index = false;       ///< for tar files
+  bool allow_missing_end = false;  ///< for tar files
 };
 
 class Source {
  public:
-  /// A directory (FileFolder), one or more tar files, or a pack. Throws UsageError and StoreError.
+  /// Opens a directory (FileFolder), one or more tar files, or a pack. Throws UsageError and
+  /// StoreError.
   Source(const std::vector<std::filesystem::path>& paths, const SourceOptions& options);
 
   std::uint64_t size() const;
-  /// Throws StoreError also for a sample that is a Git-LFS pointer, and for an empty one unless the
+  /// Also throws StoreError for a sample that is a Git LFS pointer, and for an empty one unless the
   /// options allow it or the source is a pack.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
   std::string name(std::uint64_t index) const;
   void will_need(std::span<const std::uint64_t> indices) const noexcept;
 
-  /// -1 for a sample of tar files without a member .cls. Throws StoreError for one that is no
-  /// number.
+  /// Returns -1 for a sample of tar files without a member .cls. Throws StoreError if the member is
+  /// not a number.
   std::int32_t label(std::uint64_t index) const;
-  /// How many samples have no member .cls. Takes time proportional to the number of samples.
+  /// Counts the samples without a member .cls, in time proportional to the number of samples.
   std::uint64_t unlabelled() const;
-  /// How many files Jupyter and macOS have left, which are no samples.
+  /// Counts the files of Jupyter and macOS, which are not samples.
   std::uint64_t ignored() const noexcept;
-  /// Names of the labels 0, 1, ...; empty if the source has none.
+  /// Returns the names of the labels 0, 1, ...; empty if the source has none.
   const std::vector<std::string>& classes() const noexcept { return classes_; }
-  /// For messages: "a folder", "tar files" or "a pack".
+  /// Returns "a folder", "tar files" or "a pack", for messages.
   const char* kind() const noexcept;
 
  private:
@@ -63,10 +64,11 @@ class Source {
   std::vector<std::string> classes_;
 };
 
-/// The note of a pack: its first line, how the records were made, how many there will be, and a
-/// line `class NAME` for each class. Throws UsageError for a class with a line break in its name.
+/// Returns the note of a pack: its first line, how the records were made, how many there will be,
+/// and a line `class NAME` for each class. Throws UsageError for a class with a line break in its
+/// name.
 std::string make_note(const Source& source, const std::string& how);
-/// The classes that a note names.
+/// Returns the classes that a note names.
 std::vector<std::string> classes_of(const std::string& note);
 
 }  // namespace pack

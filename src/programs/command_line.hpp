@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the command lines of all programs have in common. A value that is empty is an error: it
-// comes from a variable that is not set, and would turn off what was asked for.
+// The common part of all programs' command lines. An empty value is an error: it comes from an
+// unset variable and would turn off the option that was requested.
 //
 //   app.add_option("--rate", rate)->check(penstock::programs::finite(1e-3, 1e3));
 //   app.add_option("--seed", seed)->transform(penstock::programs::whole_number());
@@ -23,8 +23,7 @@
 
 namespace penstock::programs {
 
-/// A check for numbers: `lowest` <= number <= `highest`, and a number at all. (CLI::Range lets nan
-/// pass, which is neither below nor above.)
+/// Checks that a number is between `lowest` and `highest`. (CLI::Range accepts nan.)
 inline CLI::Validator finite(double lowest, double highest = std::numeric_limits<double>::max()) {
   std::ostringstream range;
   if (highest == std::numeric_limits<double>::max())
@@ -40,12 +39,12 @@ inline CLI::Validator finite(double lowest, double highest = std::numeric_limits
           "FLOAT " + range.str()};
 }
 
-/// What a signed number of 64 bits holds.
+/// The largest signed number of 64 bits.
 inline constexpr std::uint64_t most_signed = ~std::uint64_t{0} >> 1;
 
-/// A check, by transform(), for numbers of 64 bits: digits that are a number from `least` to
-/// `most`. (CLI::Range takes the largest number for one that is larger, and CLI::PositiveNumber's
-/// message has 309 digits.)
+/// Checks, for transform(), that a text consists of digits and is a number between `least` and
+/// `most`. (CLI::Range replaces a larger number by the largest one, and the message of
+/// CLI::PositiveNumber has 309 digits.)
 inline CLI::Validator whole_number(std::uint64_t least = 0, std::uint64_t most = most_signed) {
   const std::string range =
       "a whole number from " + std::to_string(least) + " to " + std::to_string(most);
@@ -56,8 +55,7 @@ inline CLI::Validator whole_number(std::uint64_t least = 0, std::uint64_t most =
     const auto [stop, error] = std::from_chars(input.data(), end, value);
     if (error != std::errc() || stop != end || value < least || value > most)
       return "Value " + input + " is not " + range;
-    input =
-        std::to_string(value);  // without zeros in front, by which CLI11 would take it for octal
+    input = std::to_string(value);  // without leading zeros, which CLI11 would take for octal
     return std::string();
   });
   return validator;
@@ -69,7 +67,7 @@ namespace detail {
   throw CLI::ValidationError(name, "the value is empty: is a variable not set?");
 }
 
-/// A value of an option, as it is on the command line.
+/// Checks the value of an option, as it is on the command line.
 inline void check_value(const std::string& name, std::string_view value, char delimiter) {
   if (value.empty()) refuse_empty(name);
   if (delimiter == '\0') return;
@@ -79,11 +77,11 @@ inline void check_value(const std::string& name, std::string_view value, char de
     throw CLI::ValidationError(name, "an entry of " + std::string(value) + " is empty");
 }
 
-/// CLI11 drops an empty entry of a list, and takes the next word for the value of "--name=". So the
-/// words are looked at before it sees them.
+/// CLI11 drops an empty entry of a list, and takes the next word for the value of "--name=". So
+/// this checks the words first.
 inline void check_words(const CLI::App& program, const std::vector<std::string>& words) {
   const CLI::App* app = &program;
-  const CLI::Option* option = nullptr;  // whose values may come next
+  const CLI::Option* option = nullptr;  // the option whose values may follow
   std::string name;
   for (const std::string& word : words) {
     const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
@@ -106,7 +104,8 @@ inline void check_words(const CLI::App& program, const std::vector<std::string>&
         app = subcommands.front();
         continue;
       }
-      if (app == &program && app->get_prefix_command()) return;  // What follows is another's.
+      // The remaining words belong to another program.
+      if (app == &program && app->get_prefix_command()) return;
       if (word.empty())
         throw CLI::ValidationError("arguments", "one of them is empty: is a variable not set?");
     }
@@ -115,15 +114,15 @@ inline void check_words(const CLI::App& program, const std::vector<std::string>&
 
 }  // namespace detail
 
-/// Fills in what the command line says: `words` are those behind the program's name. Throws
-/// CLI::ParseError.
+/// Parses the command line; `words` are those after the program's name. Throws CLI::ParseError.
 inline void parse(CLI::App& app, std::vector<std::string> words) {
   detail::check_words(app, words);
-  app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
+  // CLI11 takes them in reverse order
+  app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
 }
 
-/// The same for main. Returns the exit status where the program is to end now: after --help, or a
-/// mistake, which is told.
+/// Parses the command line for main. Returns the exit status if the program must end now: after
+/// --help, or after a mistake, which it prints.
 inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   try {
     if (app.get_name().empty() && argc > 0) app.name(argv[0]);

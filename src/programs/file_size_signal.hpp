@@ -2,9 +2,9 @@
 #pragma once
 
 // FileSizeSignal: a write beyond the limit on file sizes (ulimit -f) ends the process by SIGXFSZ.
-// While one is alive, such a write of this thread is an error (EFBIG) like that of a full disk.
-// Other threads and the process's own handler are left as they are, since the process may be a
-// user's program.
+// While an object of this class exists, such a write of this thread returns an error (EFBIG)
+// instead, as for a full disk. Other threads and the process's own handler do not change, because
+// the process may be a user's program.
 
 #include <cerrno>
 #include <csignal>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Ctrl-C, SIGTERM, or SIGHUP (the terminal is closed) asks a program to end after the step that it
-// is at, so that files are closed and threads joined. A second one ends it at once; files that were
-// being written are removed.
+// Ctrl-C, SIGTERM, or SIGHUP (when the terminal closes) asks a program to end after its current
+// step, so that files are closed and threads joined. A second signal ends it at once and removes
+// partially written files.
 //
 //   penstock::programs::watch_interrupts();             // once, at the start of main
 //   while (more && !penstock::programs::interrupted()) step();
@@ -17,12 +17,12 @@
 namespace penstock::programs {
 
 namespace detail {
-// Atomic: the handler may run on any thread.
+// It is atomic because the handler may run on any thread.
 inline std::atomic<int> interrupting_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 }  // namespace detail
 
-/// SIGHUP stays ignored where whoever started the program ignores it, as nohup does.
+/// SIGHUP stays ignored if the parent process ignores it, as nohup does.
 inline void watch_interrupts() {
   const auto note = [](int signal) {
     if (detail::interrupting_signal.exchange(signal) == 0) return;
@@ -39,7 +39,7 @@ inline bool interrupted() {
   return detail::interrupting_signal.load(std::memory_order_relaxed) != 0;
 }
 
-/// What a shell reports for a program that the signal ended: 130 for Ctrl-C.
+/// Returns the status that a shell reports for a program that the signal ended: 130 for Ctrl-C.
 inline int interrupted_exit_code() {
   return 128 + detail::interrupting_signal;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// OutputFile: what a program writes under a name that its user gives.
+// OutputFile: a file that a program writes under a name that its user gives.
 //
 //   penstock::programs::OutputFile file("weights.safetensors");
 //   file.write(bytes.data(), bytes.size());
@@ -10,14 +10,14 @@
 //   penstock::programs::write_file("result.json", text);
 //   penstock::programs::require_writable("result.json");   // at the start: can it be written later?
 //
-// A regular file appears whole or not at all, whoever else writes it at the same time: the bytes go
-// into a file of a name of its own beside it, which is renamed. A link stays, and the file that it
-// leads to is replaced. Devices and pipes are opened and written, and never replaced; so is the
-// program's own standard output, under whatever name (/dev/stdout). Folders and block devices are
-// refused.
+// A regular file is replaced completely or not at all, even if several writers write it at the same
+// time: the bytes go into a separate file in the same folder, which is then renamed. A link stays,
+// and the file that it points to is replaced. Devices and pipes are opened and written, never
+// replaced; so is the program's own standard output, under any name (/dev/stdout). Folders and
+// block devices are refused.
 //
 // The partial file is called <name>.partial-<16 hexadecimal digits>. Its writer holds a lock
-// (flock) on it: one that a dead process has left is removed by the next writer of the same name.
+// (flock) on it. The next writer of the same name removes the partial file of a dead process.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -52,7 +52,7 @@ namespace detail {
 inline constexpr std::string_view kPartial = ".partial-";
 inline constexpr std::size_t kPartialDigits = 16;
 
-/// Closes it.
+/// Closes the descriptor.
 class Descriptor {
  public:
   explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
@@ -65,7 +65,7 @@ class Descriptor {
     close();
     descriptor_ = descriptor;
   }
-  /// What close() returns. Call it once.
+  /// Returns the result of close(). Call it once.
   int close() {
     const int descriptor = std::exchange(descriptor_, -1);
     return descriptor < 0 ? 0 : ::close(descriptor);
@@ -90,17 +90,17 @@ inline std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-// ---- Where it goes
+// ---- The place of the output
 
-/// A file that is replaced, or something that is opened and written.
+/// A file that is replaced, or a device or pipe that is opened and written.
 struct OutputPlace {
-  std::filesystem::path file;  ///< whose name is no link; empty: nothing is replaced
+  std::filesystem::path file;  ///< the path after all links; empty: nothing is replaced
   int standard = -1;           ///< the program's own standard output or error
 };
 
-/// Where links lead to that lead to nothing yet.
+/// Returns the target of links that point to nothing yet.
 inline std::filesystem::path end_of_links(std::filesystem::path path) {
-  constexpr int most_links = 40;  // as Linux follows
+  constexpr int most_links = 40;  // the limit of Linux
   std::error_code none;
   for (int links = 0; std::filesystem::is_symlink(path, none); ++links) {
     if (links == most_links) fail_writing(path, ELOOP);
@@ -132,12 +132,12 @@ inline OutputPlace place_of(const std::filesystem::path& target, bool follow_lin
     return {.file = {}, .standard = standard};
   if (!S_ISREG(status.st_mode)) return {};
   if (!follow_links) return {.file = target};
-  std::error_code nameless;  // as a file that was removed, of which /proc still has a link
+  std::error_code nameless;  // for a removed file to which /proc still has a link
   const std::filesystem::path file = std::filesystem::canonical(target, nameless);
   return {.file = nameless ? std::filesystem::path() : file};
 }
 
-/// For a while; throws where a signal asks the program to end meanwhile.
+/// Waits for a short time. Throws if a signal asks the program to end.
 inline void wait_a_little(int descriptor, const std::filesystem::path& path) {
   constexpr int patience = 50;  // milliseconds
   pollfd waited{descriptor, POLLOUT, 0};
@@ -145,7 +145,7 @@ inline void wait_a_little(int descriptor, const std::filesystem::path& path) {
   if (interrupted()) fail_writing(path, EINTR);
 }
 
-/// Opens what is no regular file. For a pipe's reader it waits.
+/// Opens a device or a pipe. For a pipe it waits for a reader.
 inline int open_stream(const std::filesystem::path& path) {
   const int flags = O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC;
   std::error_code none;
@@ -179,14 +179,14 @@ inline bool is_partial_of(const std::string& target, const std::string& name) {
          name.find_first_not_of("0123456789abcdef", prefix) == std::string::npos;
 }
 
-/// Removes the file if its writer is dead: a living one holds the lock.
+/// Removes the file if its writer is dead; a living writer holds the lock.
 inline void remove_if_left(const std::filesystem::path& partial) {
   const Descriptor file(
       ::open(partial.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() >= 0 && flock(file.get(), LOCK_EX | LOCK_NB) == 0) unlink(partial.c_str());
 }
 
-/// Nothing that goes wrong here is an error: the file can be written all the same.
+/// Errors are ignored here, because the file can be written anyway.
 inline void remove_left_files(const std::filesystem::path& target) {
   const std::string name = target.filename().string();
   std::error_code error;
@@ -195,18 +195,19 @@ inline void remove_left_files(const std::filesystem::path& target) {
     if (is_partial_of(name, entry->path().filename().string())) remove_if_left(entry->path());
 }
 
-/// The name of a file that was just renamed must not be lost when the power is.
+/// After a rename, the new name must survive a loss of power.
 inline void synchronise_folder(const std::filesystem::path& path) {
   const std::filesystem::path folder = folder_of(path);
   const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot do this for a folder; one without read permission cannot be opened.
+  // Some file systems cannot do this for a folder, and a folder without read permission cannot be
+  // opened.
   if (opened.get() < 0 && errno == EACCES) return;
   if (opened.get() < 0 || (fsync(opened.get()) != 0 && errno != EINVAL)) fail_writing(folder);
 }
 
 }  // namespace detail
 
-/// A name for a file beside `target` that no other process or thread gets.
+/// Returns a name for a file next to `target` that no other process or thread uses.
 inline std::filesystem::path partial_name(const std::filesystem::path& target) {
   std::uint64_t number = 0;
   if (getrandom(&number, sizeof(number), 0) != static_cast<::ssize_t>(sizeof(number)))
@@ -217,21 +218,21 @@ inline std::filesystem::path partial_name(const std::filesystem::path& target) {
 }
 
 struct OutputOptions {
-  /// Off: a link at the target is replaced. For folders that others may have put links into.
+  /// If false, a link at the target is replaced. Use this in folders where others may create links.
   bool follow_links = true;
-  /// Off: after a loss of power a new file may be missing or empty.
+  /// If false, a new file may be missing or empty after a loss of power.
   bool durable = true;
 };
-/// For what is made of other files, or by another run of a program.
+/// For output that can be made again from other files, or by another run of the program.
 inline constexpr OutputOptions can_be_made_again{.durable = false};
 
-/// One thread at a time; any number of objects, threads and processes may write the same file: the
-/// last commit() wins. All functions throw std::system_error, which names the target; EINTR: a
-/// signal asked the program to end (interrupt.hpp) while it waited for a pipe.
+/// Use each object on one thread at a time. Any number of objects, threads and processes may write
+/// the same file; the last commit() wins. All functions throw std::system_error, which names the
+/// target. EINTR means that a signal asked the program to end (interrupt.hpp) while it waited for a
+/// pipe.
 class OutputFile {
  public:
-  /// Makes the partial file, or opens what is no regular file: for a pipe it waits until somebody
-  /// reads.
+  /// Makes the partial file, or opens a device or a pipe. For a pipe it waits for a reader.
   explicit OutputFile(const std::filesystem::path& target, OutputOptions options = {})
       : target_(target), place_(detail::place_of(target, options.follow_links)), options_(options) {
     if (!place_.file.empty()) {
@@ -249,7 +250,7 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Large pieces go to the system at once, small ones together.
+  /// Large pieces go to the system at once; small ones are collected.
   void write(std::string_view bytes) {
     constexpr std::size_t most_kept = std::size_t{1} << 20;
     if (buffer_.size() + bytes.size() > most_kept) flush();
@@ -260,15 +261,15 @@ class OutputFile {
     write(std::string_view(static_cast<const char*>(data), bytes));
   }
 
-  /// Call it once. When it returns, the system has all bytes; a durable file and its name are on
-  /// the disk.
+  /// Call it once. When it returns, the system has all bytes, and a durable file and its name are
+  /// on the disk.
   void commit() {
     flush();
     const bool durable = options_.durable && name_;
-    // The bytes first: the new name must not come to the disk before them.
+    // The bytes come first, because the new name must not reach the disk before them.
     if (durable && fsync(file_.get()) != 0) detail::fail_writing(target_);
-    // A file system may tell of a full disk as late as at a closing. The file itself stays open,
-    // and locked, until it has its name: others would take it for one that was left.
+    // Some file systems report a full disk only at close. The file itself stays open and locked
+    // until it has its final name, because other writers would take it for an abandoned one.
     const int copy = fcntl(file_.get(), F_DUPFD_CLOEXEC, 3);
     if (copy >= 0 && ::close(copy) != 0) detail::fail_writing(target_);
     if (name_ && rename(partial_.c_str(), place_.file.c_str()) != 0) detail::fail_writing(target_);
@@ -283,7 +284,8 @@ class OutputFile {
     partial_ = partial_name(place_.file);
     name_.emplace(partial_.string());
     detail::remove_left_files(place_.file);
-    // Another writer may take the file for one that was left, until it is locked: then once more.
+    // Until the file is locked, another writer may take it for an abandoned one and remove it; then
+    // this tries again.
     for (struct stat made{}; made.st_nlink == 0;) {
       file_.reset(
           ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
@@ -292,7 +294,7 @@ class OutputFile {
         name_.reset();
         detail::fail_writing(target_, error);
       }
-      // Where there are no locks, nobody removes it.
+      // Without locks, no other writer removes it.
       static_cast<void>(flock(file_.get(), LOCK_EX));
       if (fstat(file_.get(), &made) != 0) detail::fail_writing(target_);
     }
@@ -308,18 +310,18 @@ class OutputFile {
   const detail::OutputPlace place_;
   const OutputOptions options_;
   std::filesystem::path partial_;
-  std::optional<PartialName> name_;  // while the partial file is there
+  std::optional<PartialName> name_;  // exists while the partial file does
   detail::Descriptor file_;
   std::string buffer_;
 };
 
-/// Did OutputFile throw it because a signal asked the program to end?
+/// Whether OutputFile threw the exception because a signal asked the program to end.
 inline bool is_interrupt(const std::exception& error) {
   const auto* const system = dynamic_cast<const std::system_error*>(&error);
   return interrupted() && system != nullptr && system->code() == std::errc::interrupted;
 }
 
-/// `text` becomes the content of `target`. Throws as OutputFile.
+/// Replaces the content of `target` by `text`. Throws like OutputFile.
 inline void write_file(const std::filesystem::path& target, std::string_view text,
                        OutputOptions options = {}) {
   OutputFile file(target, options);
@@ -327,8 +329,8 @@ inline void write_file(const std::filesystem::path& target, std::string_view tex
   file.commit();
 }
 
-/// Before work that would be lost: throws the std::system_error that writing `target` would, where
-/// its folder does not exist or takes no files, or where `target` is refused. Changes nothing, and
+/// Call this before long work. It throws the std::system_error that writing `target` would throw if
+/// its folder does not exist or is not writable, or if `target` is refused. It changes nothing, and
 /// opens neither devices nor pipes.
 inline void require_writable(const std::filesystem::path& target) {
   if (!detail::place_of(target, true).file.empty()) static_cast<void>(OutputFile(target));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Names of files that are being written, where a signal handler can remove them. OutputFile enters
-// its partial file here; interrupt.hpp calls remove_partial_files() at a second Ctrl-C.
+// The names of files that are being written, stored where a signal handler can remove the files.
+// OutputFile registers its partial file here; interrupt.hpp calls remove_partial_files() at a
+// second Ctrl-C.
 
 #include <unistd.h>
 
@@ -24,10 +25,10 @@ struct PartialFile {
 };
 static_assert(std::atomic<PartialFile::State>::is_always_lock_free);
 
-/// Memory that is there from the start: a signal handler may not allocate. A program that writes
-/// more files at a time leaves the others to OutputFile, which removes them at its next write.
+/// The memory is static, because a signal handler may not allocate. If a program writes more files
+/// at a time, OutputFile removes the other ones at its next write.
 inline constinit std::array<PartialFile, 16> partial_files;
-/// From now on the process only waits for its end: no name is entered or changed any more.
+/// When this is true, the process waits for its end: no name is registered or changed any more.
 inline std::atomic<bool> removing_partial_files{false};
 
 [[noreturn]] inline void wait_for_the_end() {
@@ -36,10 +37,10 @@ inline std::atomic<bool> removing_partial_files{false};
 
 }  // namespace detail
 
-/// Enters a name while it lives. Any thread.
+/// Registers a name while the object exists. Any thread may use it.
 class PartialName {
  public:
-  /// Enter the name before the file is made, and call look() behind that: then a signal finds
+  /// Register the name before making the file, and call look() afterwards. A signal then finds
   /// either the file or nothing.
   explicit PartialName(const std::string& path) {
     if (path.size() >= PATH_MAX) return;
@@ -60,7 +61,7 @@ class PartialName {
   PartialName(const PartialName&) = delete;
   PartialName& operator=(const PartialName&) = delete;
 
-  /// Removes the file and does not return where a signal is ending the process.
+  /// If a signal is ending the process, this removes the file and does not return.
   void look() const {
     if (!detail::removing_partial_files) return;
     if (place_ != nullptr) unlink(place_->path.data());
@@ -71,7 +72,7 @@ class PartialName {
   detail::PartialFile* place_ = nullptr;
 };
 
-/// For signal handlers: removes every file whose name is entered. The process has to end then.
+/// For signal handlers: removes every registered file. The process must end afterwards.
 inline void remove_partial_files() {
   detail::removing_partial_files = true;
   for (const detail::PartialFile& place : detail::partial_files)

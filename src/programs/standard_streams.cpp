@@ -17,12 +17,12 @@ namespace {
 
 struct sigaction file_size_signal_before;
 
-/// open() takes the lowest number that is free. A program that this one becomes has them closed, as
-/// it would have without this.
+/// open() returns the lowest free number. The descriptors are closed again when this process
+/// executes another program.
 void open_what_is_closed() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;
-    // For the other direction than its use, which fails.
+    // The descriptor has the opposite direction of its use, so using it fails.
     const int access = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
     static_cast<void>(open("/dev/null", access | O_CLOEXEC));
   }
@@ -33,7 +33,7 @@ void ignore_file_size_signal() {
   if (file_size_signal_before.sa_handler == SIG_DFL) std::signal(SIGXFSZ, SIG_IGN);
 }
 
-/// A network's file system may tell of a full disk as late as at the closing.
+/// A network file system may report a full disk only at close.
 bool is_written() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return false;
   const int copy = dup(STDOUT_FILENO);

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What standard_streams.cpp does in each program that it is linked into (CMake's
-// penstock_standard_streams), before main and behind it:
+// standard_streams.cpp adds this behaviour to each program that links it (CMake's
+// penstock_standard_streams), before main and after it:
 //
-// - Descriptors 0, 1 and 2 that are closed are opened, so that no file of the program's gets their
-// numbers:
-//   reading and writing them fails, as before.
+// - If descriptor 0, 1 or 2 is closed, it is opened, so that no file of the program gets its
+// number. Reading and writing it fails, as before.
 // - A write beyond the limit on file sizes (ulimit -f) is an error, and does not end the program by
 // SIGXFSZ.
-// - At exit, a standard output that could not be written is told. A program that would end with
-// status 0
-//   ends with 1.
+// - If standard output could not be written, a message says so at exit, and status 0 becomes 1.
 
 namespace penstock::programs {
 
-/// In a child, before it becomes another program: SIGXFSZ is what it was.
+/// Restores the handling of SIGXFSZ. Call it in a child before it executes another program.
 void restore_file_size_signal();
 
 }  // namespace penstock::programs

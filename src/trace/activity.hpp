@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Activity: which call put what on which stream, and what counts as work of a device.
+// Activity: which call submitted which event to which stream, and which events are work of a
+// device.
 
 #include <penstock/trace/timeline.hpp>
 
@@ -13,15 +14,15 @@
 
 namespace penstock::trace::detail {
 
-/// What one device did within a window of time.
+/// The work of one device within a window of time.
 struct DeviceWork {
   int device = 0;
-  Intervals busy;     ///< anything
-  Intervals compute;  ///< kernels, graphs
-  Intervals copy;     ///< copies that leave or reach the device
+  Intervals busy;     ///< time with any work
+  Intervals compute;  ///< time with kernels or graphs
+  Intervals copy;     ///< time with copies from or to the device
 };
 
-/// Refers to the timeline, which must outlive it and stay as it is.
+/// Refers to the timeline, which must outlive it and must not change.
 class Activity {
  public:
   /// O(n log n).
@@ -29,25 +30,26 @@ class Activity {
 
   const Timeline& timeline() const { return timeline_; }
 
-  /// The call that put this event on its stream; nullptr: not known. O(log n).
+  /// Returns the call that put this event on its stream, or nullptr if it is not known. O(log n).
   const Event* submitter(const Event& event) const;
 
-  /// Kernels and graphs; over the emulated runtime host functions too, which stand for kernels
-  /// there. On a real device a host function occupies nothing.
+  /// Whether the event is a kernel or a graph. Over the emulated runtime, host functions count too,
+  /// because they stand for kernels there. On a real device, a host function does not occupy the
+  /// device.
   bool computes(const Event& event) const;
-  /// Occupies the device: computes, copies, fills.
+  /// Whether the event occupies the device: it computes, copies or fills.
   bool works(const Event& event) const;
-  /// A copy over the bus: from, to or between devices.
+  /// Whether the event is a copy over the bus: from, to or between devices.
   static bool transfers(const Event& event);
 
-  /// Devices that did anything in the timeline, ascending.
+  /// Returns the devices with events in the timeline, in ascending order.
   const std::vector<int>& devices() const { return devices_; }
-  /// For each of devices(), clipped to the window. O(n log n).
+  /// Returns the work of each of devices(), clipped to the window. O(n log n).
   std::vector<DeviceWork> work_within(const Interval& window) const;
 
  private:
   const Timeline& timeline_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> calls_;  // correlation, index; sorted
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> calls_;  // (correlation, index), sorted
   std::vector<int> devices_;
 };
 

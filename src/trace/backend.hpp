@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Backend: who sees the CUDA calls and the device's work: CUPTI, or the emulated runtime. It puts
-// kernels, copies, fills, host functions, graphs and calls into an EventSink, with times of
-// CLOCK_MONOTONIC, and correlations that join a call with what it submitted. NVTX is apart
-// (nvtx.hpp): it is the same with both.
+// Backend: the source of CUDA calls and device work, which is either CUPTI or the emulated runtime.
+// It puts kernels, copies, fills, host functions, graphs and calls into an EventSink, with times of
+// CLOCK_MONOTONIC, and with correlations that join a call with the work that it submitted. NVTX is
+// separate (nvtx.hpp), because it is the same with both.
 
 #include <driver_types.h>
 
@@ -19,38 +19,40 @@ namespace penstock::trace::detail {
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// "CUPTI 13.0", "emulated CUDA runtime".
+  /// Returns "CUPTI 13.0" or "emulated CUDA runtime", for example.
   virtual std::string name() const = 0;
-  /// Name of device 0; empty where there is none.
+  /// Returns the name of device 0, or an empty string if there is none.
   virtual std::string device_name() const = 0;
-  /// Between resume and pause events are put into the sink; both may be called from any thread,
-  /// also from within a callback of cudaProfilerStart. Paused at first.
+  /// Between resume and pause, events are put into the sink. Any thread may call both, even within
+  /// a callback of cudaProfilerStart. A backend starts paused.
   virtual void resume() = 0;
   virtual void pause() = 0;
-  /// Waits for all devices and puts what is still on its way into the sink. Not in a callback.
+  /// Waits for all devices and puts the remaining events into the sink. Do not call it in a
+  /// callback.
   virtual void flush() = 0;
-  /// Puts what the devices have done so far into the sink, and waits for none. What has begun on
-  /// one and has not ended may be lost by it. Not in a callback.
+  /// Puts the finished work of the devices into the sink without waiting. Work that has begun and
+  /// not ended may be lost. Do not call it in a callback.
   virtual void hand_over() {}
-  /// Gives names their final text where that was not known, or too dear, while recording.
+  /// Sets the final text of names that were unknown, or too expensive to find, while recording.
   virtual void complete(Timeline&) const {}
-  /// The device and the number that a stream of the program's has in events. False: no such stream.
+  /// Finds the device and the number of one of the program's streams in events. Returns false if
+  /// there is no such stream.
   virtual bool identify(cudaStream_t stream, int* device, std::uint64_t* id) const = 0;
-  /// identify may be asked for a stream that is gone. (The driver would read its memory.)
+  /// Whether identify accepts a stream that no longer exists. (The driver would read freed memory.)
   virtual bool identifies_gone_streams() const { return false; }
 };
 
-/// Called by a backend at cudaProfilerStart (true) and cudaProfilerStop (false), on the caller's
+/// A backend calls it at cudaProfilerStart (true) and cudaProfilerStop (false), on the caller's
 /// thread, before the call returns.
 using ProfilerSwitch = void (*)(void* context, bool start);
 
-/// Throws Unavailable: no libcupti, no device, another subscriber.
+/// Throws Unavailable if there is no libcupti, no device, or another subscriber.
 std::unique_ptr<Backend> make_cupti_backend(EventSink& sink, const SessionOptions& options,
                                             ProfilerSwitch profiler, void* context);
-/// Throws Unavailable when this process has no emulated runtime.
+/// Throws Unavailable if this process has no emulated runtime.
 std::unique_ptr<Backend> make_emulated_backend(EventSink& sink, const SessionOptions& options,
                                                ProfilerSwitch profiler, void* context);
-/// This process links penstock::emulated.
+/// Whether this process links penstock::emulated.
 bool emulated_runtime_is_linked();
 
 }  // namespace penstock::trace::detail

@@ -26,7 +26,7 @@ bool is_any(std::string_view name, Words names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// "_v11000", "_v2".
+/// Whether the suffix is a version, such as "_v11000" or "_v2".
 bool is_version(std::string_view suffix) {
   return suffix.size() > 2 && suffix.starts_with("_v") &&
          std::all_of(suffix.begin() + 2, suffix.end(),
@@ -47,7 +47,7 @@ std::string_view plain_name(std::string_view name) {
 
 CallTraits traits_of(std::string_view name) {
   name = plain_name(name);
-  // The two APIs name alike what they have in common: cudaStreamCreate, cuStreamCreate.
+  // The two APIs use the same names for what they have in common: cudaStreamCreate, cuStreamCreate.
   if (name.starts_with("cuda"))
     name.remove_prefix(4);
   else if (name.starts_with("cu"))

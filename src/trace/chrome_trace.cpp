@@ -13,7 +13,7 @@
 #include "programs/output_file.hpp"
 
 // The format nests the complete events ("X") of a thread by their times, and has no other way to
-// show events that overlap. So a track becomes as many threads as its overlaps need: mostly one.
+// show events that overlap. So a track becomes as many threads as its overlaps need, mostly one.
 
 namespace penstock::trace {
 
@@ -27,18 +27,20 @@ using penstock::detail::append_quoted;
 using penstock::detail::JsonText;
 using programs::OutputFile;
 
-/// Process and thread, as the format calls the row of an event.
+/// The format identifies the row of an event by a process and a thread.
 struct Row {
   std::int64_t process;
   std::uint64_t thread;
 };
 
-/// Characters of a name or a track's title. They stand in each line of their events.
+/// The largest number of characters of a name or a track's title, which each line of their events
+/// repeats.
 constexpr std::size_t kLongest = 1000;
 
-/// Microseconds with three digits after the point: the format's unit, and not a nanosecond lost.
+/// Appends microseconds, the format's unit, with three digits after the point, so that no
+/// nanosecond is lost.
 void append_microseconds(std::string& out, Time time) {
-  // Unsigned, as the magnitude of the least Time is no Time.
+  // It is unsigned, because the magnitude of the least Time is not a Time.
   const auto nanoseconds =
       time < 0 ? 0 - static_cast<std::uint64_t>(time) : static_cast<std::uint64_t>(time);
   if (time < 0) out += '-';
@@ -83,7 +85,8 @@ class ChromeTrace {
       row_of_.push_back(static_cast<std::uint32_t>(rows_[event.track].place(event)));
   }
 
-  /// Devices are processes of small numbers, from 1 on where the process itself has none of those.
+  /// Devices are processes with small numbers, from 1 on, unless the process itself has such a
+  /// number.
   std::int64_t process_of(int device) const {
     const bool taken = timeline_.origin.process >= 1 && timeline_.origin.process <= devices_;
     return device + 1 + (taken ? timeline_.origin.process : 0);
@@ -93,8 +96,8 @@ class ChromeTrace {
     const Track& track = timeline_.tracks[index];
     const std::int64_t process =
         track.kind == Track::Kind::stream ? process_of(track.device) : timeline_.origin.process;
-    // Not a stream's number: viewers take 0 for the idle thread, and the process's for the main
-    // one.
+    // The number of a stream is not used, because viewers take 0 for the idle thread, and the
+    // number of the process for the main thread.
     std::uint64_t thread = track.kind == Track::Kind::stream ? kStreams + index : track.id;
     if (number > 0) thread = kOverlapping + number * timeline_.tracks.size() + index;
     return {process, thread};
@@ -186,7 +189,7 @@ class ChromeTrace {
     if (on_device(event.kind)) write_flow(index);
   }
 
-  /// A counter of the device's process.
+  /// Writes a counter of the device's process.
   void write_level(const MemoryLevel& level) {
     line_ = "{\"ph\":\"C\",\"pid\":";
     append_number(line_, process_of(level.device));
@@ -198,14 +201,15 @@ class ChromeTrace {
     write_line(line_);
   }
 
-  /// Joins the call with what it put on a stream. Each pair is a flow of its own, as a call may
-  /// have put many things there (a graph).
+  /// Joins the call with the work that it put on a stream. Each pair is a flow of its own, because
+  /// a call may submit many operations (a graph).
   void write_flow(std::size_t index) {
     const Event& event = timeline_.events[index];
     const Event* call = activity_.submitter(event);
     if (call == nullptr) return;
     line_ = "{\"ph\":\"s\"";
-    // Within the call: right at its begin, a viewer may not have come to it yet.
+    // The flow starts shortly after the call's begin, where a viewer may not have entered the call
+    // yet.
     const Time start = call->begin + std::min<Time>(call->duration(), 1);
     append_flow(index, static_cast<std::size_t>(call - timeline_.events.data()), start);
     write_line(line_);
@@ -282,16 +286,16 @@ class ChromeTrace {
   }
 
   static constexpr std::uint64_t kStreams = 1000;
-  /// Above the ids that Linux gives to threads.
+  /// These numbers are above the thread ids of Linux.
   static constexpr std::uint64_t kOverlapping = 1 << 24;
 
   const Timeline& timeline_;
   const detail::Activity activity_;
   OutputFile& file_;
   int devices_ = 0;
-  std::vector<std::string> quoted_;  ///< the names
+  std::vector<std::string> quoted_;  ///< the quoted names
   std::vector<detail::NestingRows> rows_;
-  std::vector<std::uint32_t> row_of_;  ///< each event's, of its track's
+  std::vector<std::uint32_t> row_of_;  ///< for each event, its row within its track
   std::string line_;
   bool first_ = true;
 };

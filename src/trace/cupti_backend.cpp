@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backend over CUPTI. What the device does comes from activity records, in CUPTI's own threads.
-// Calls come from callbacks at their begin and end, on the caller's thread, and not from activity
-// records: only there a driver's call can be told that is a part of a runtime's call; the thread is
-// the system's, as in NVTX; and cudaProfilerStart and cudaProfilerStop need callbacks anyhow.
+// The backend over CUPTI. The work of the devices comes from activity records, in CUPTI's own
+// threads. Calls come from callbacks at their begin and end, on the caller's thread. Activity
+// records for calls would not do: only callbacks show that a driver's call is a part of a runtime's
+// call, their thread is the system's, as in NVTX, and cudaProfilerStart and cudaProfilerStop need
+// callbacks anyway.
 
 #include <atomic>
 #include <cstdlib>
@@ -24,18 +25,18 @@ namespace penstock::trace::detail {
 
 namespace {
 
-constexpr std::uint32_t kNotReady = 600;  // of the runtime and of the driver: an answer, no failure
+constexpr std::uint32_t kNotReady = 600;  // for runtime and driver: an answer, not a failure
 
-/// Calls of the runtime that ask for the thread's own state, or that the compiler's code makes
-/// around each launch: programs make many, and none of them ever takes time.
+/// Calls of the runtime that query the thread's own state, or that the compiler's code makes around
+/// each launch. Programs make many of them, and none takes a noticeable time.
 bool is_left_out(std::string_view runtime_call) {
   const std::string_view name = plain_name(runtime_call);
   return name == "cudaGetLastError" || name == "cudaPeekAtLastError" || name == "cudaGetDevice" ||
          (name.starts_with("__cuda") && name != "__cudaLaunchKernel");
 }
 
-/// Calls of the driver that put work on a stream, wait or allocate. Others are in the trace as far
-/// as the runtime makes them.
+/// Calls of the driver that put work on a stream, wait or allocate. Other driver calls are recorded
+/// only as a part of the runtime's calls.
 bool is_taken(std::string_view driver_call) {
   for (const std::string_view prefix : {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"})
     if (driver_call.starts_with(prefix)) return true;
@@ -45,9 +46,9 @@ bool is_taken(std::string_view driver_call) {
 
 enum class MemoryChange : std::uint8_t { none, at_once, in_stream_order };
 
-/// Whether another amount of a device's memory may be taken after the call. (Not those of
-/// page-locked memory alone, and not launches, which may load code: that is seen at the next of
-/// these calls.)
+/// Whether the call may change the amount of memory in use on a device. Calls for page-locked
+/// memory do not count. Launches, which may load code, do not count either: the next of these calls
+/// shows that change.
 MemoryChange change_of(std::string_view call) {
   const std::string_view name = plain_name(call);
   for (const std::string_view part :
@@ -63,7 +64,7 @@ bool changes_memory(std::string_view call) {
   return change_of(call) != MemoryChange::none;
 }
 
-/// Of all calls of a domain, by their numbers.
+/// Returns the values for all calls of a domain, by their numbers.
 std::vector<MemoryChange> memory_changes(const Cupti& cupti, CUpti_CallbackDomain domain,
                                          CUpti_CallbackId count) {
   std::vector<MemoryChange> changes(count, MemoryChange::none);
@@ -74,7 +75,8 @@ std::vector<MemoryChange> memory_changes(const Cupti& cupti, CUpti_CallbackDomai
   return changes;
 }
 
-/// Asking the driver takes longer than an allocation from a pool does.
+/// A query of the driver takes longer than an allocation from a pool, so queries are at least this
+/// far apart.
 constexpr Time kBetweenAsyncLooks = 1'000'000;
 
 BufferPool& buffers() {
@@ -82,13 +84,13 @@ BufferPool& buffers() {
   return pool;
 }
 
-/// Numbers of recorded windows are never used again, by no backend.
+/// Returns a number for a recorded window. No backend reuses a number.
 std::uint64_t next_window() {
   static std::atomic<std::uint64_t> number{0};
   return ++number;
 }
 
-// ---- What CUPTI calls
+// ---- Functions that CUPTI calls
 
 std::uint64_t CUPTIAPI on_clock() {
   return static_cast<std::uint64_t>(now());
@@ -105,7 +107,7 @@ void CUPTIAPI on_buffer_wanted(std::uint8_t** buffer, std::size_t* size, std::si
 void CUPTIAPI on_buffer_done(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
                              std::size_t bytes);
 
-/// CUPTI's result, as an exception unless it is a success.
+/// Throws an exception unless the result is a success.
 void require(const Cupti& cupti, CUptiResult result, const char* what) {
   if (result != CUPTI_SUCCESS)
     throw Unavailable(std::string("CUPTI cannot ") + what + ": " + cupti.text(result));
@@ -126,19 +128,20 @@ CUpti_SubscriberHandle subscribe(const Cupti& cupti) {
   return subscriber;
 }
 
-/// For the whole process. The clock once only: CUPTI's first records after it is told again are of
-/// the clock before. And before the subscription, at which CUPTI looks at the clock for the
-/// contexts that are there. Where CUPTI refuses, its own times are converted (RecordReader).
+/// Sets CUPTI's clock for the whole process. It is set only once, because the first records after a
+/// second time use the earlier clock. It is set before the subscription, because CUPTI then reads
+/// the clock for the existing contexts. If CUPTI refuses, RecordReader converts its own times.
 void set_clock(const Cupti& cupti) {
   static const CUptiResult once = cupti.activity_register_clock(on_clock);
   static_cast<void>(once);
 }
 
-/// Again for each backend: another user of CUPTI may have put its own in the meantime.
+/// Each backend sets them again, because another user of CUPTI may have set its own in the
+/// meantime.
 void set_buffers(const Cupti& cupti) {
   std::uint8_t zeroed = 1;
   std::size_t size = sizeof zeroed;
-  // Where CUPTI does not know it, it zeroes buffers itself.
+  // A CUPTI that does not know this attribute zeroes buffers itself.
   cupti.activity_set_attribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed);
   require(cupti, cupti.activity_register_callbacks(on_buffer_wanted, on_buffer_done),
           "register buffers");
@@ -169,7 +172,7 @@ class CuptiBackend : public Backend {
   void on_buffer(std::uint8_t* buffer, std::size_t bytes);
 
  private:
-  using Names = std::vector<KeptNumber>;  // of the sink's
+  using Names = std::vector<KeptNumber>;  // numbers of the sink
 
   CUptiResult enable();
   void disable();
@@ -203,7 +206,7 @@ class CuptiBackend : public Backend {
       memory_changes(cupti_, CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
   CUpti_SubscriberHandle subscriber_ = nullptr;
 
-  std::mutex mutex_;  // of what is enabled
+  std::mutex mutex_;  // guards what is enabled
   std::atomic<bool> recording_{false};
   std::atomic<Time> last_async_look_{0};
   std::atomic<std::uint64_t> window_{next_window()};
@@ -238,7 +241,7 @@ bool is_stop(bool runtime, CUpti_CallbackId id) {
                         : CUpti_CallbackId{CUPTI_DRIVER_TRACE_CBID_cuProfilerStop});
 }
 
-/// Calls of CUDA within its scope are the backend's own, and not in the trace.
+/// While one exists, CUDA calls of this thread are the backend's own, and are not recorded.
 class Muted {
  public:
   Muted() : thread_(Visit::this_thread()) { set(true); }
@@ -270,7 +273,7 @@ CuptiBackend::CuptiBackend(EventSink& sink, const SessionOptions& options, Profi
     set_buffers(cupti_);
     enable_profiler_switch();
     if (options_.capture_range) {
-      // Fails here rather than within the program's cudaProfilerStart, where nobody can be told.
+      // A failure is reported here, because the program's cudaProfilerStart could not report it.
       require(cupti_, enable_kinds(), "record what devices do");
       disable();
     }
@@ -282,8 +285,8 @@ CuptiBackend::CuptiBackend(EventSink& sink, const SessionOptions& options, Profi
   Visit::lead_to(this);
 }
 
-/// Without cuptiFinalize: it must not be called while other threads are within calls of CUDA, and
-/// what is not subscribed and not enabled costs next to nothing.
+/// It does not call cuptiFinalize, which must not be called while other threads are within CUDA
+/// calls. Without a subscription and enabled records, CUPTI costs almost nothing.
 CuptiBackend::~CuptiBackend() {
   pause();
   drain(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -313,7 +316,7 @@ CUptiResult CuptiBackend::enable_kinds() {
                               : cupti_.activity_enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
 }
 
-/// One by one, by their names: each version of CUDA has more.
+/// Enables the calls one by one, by their names, because each version of CUDA has more.
 CUptiResult CuptiBackend::enable_calls() {
   if (!options_.calls) return enable_memory_calls();
   const CUptiResult result = cupti_.enable_domain(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API);
@@ -329,7 +332,7 @@ CUptiResult CuptiBackend::enable_calls() {
   return result;
 }
 
-/// Where no calls are recorded. The driver's are within those of the runtime.
+/// For recordings without calls. The driver's calls are within those of the runtime.
 CUptiResult CuptiBackend::enable_memory_calls() {
   if (!options_.memory) return CUPTI_SUCCESS;
   const char* name = nullptr;
@@ -356,8 +359,8 @@ void CuptiBackend::disable() {
   enable_profiler_switch();
 }
 
-/// NVIDIA's own tools switch activities within the callbacks of cudaProfilerStart and
-/// cudaProfilerStop as well.
+/// NVIDIA's own tools also switch activities within the callbacks of cudaProfilerStart and
+/// cudaProfilerStop.
 void CuptiBackend::resume() {
   const std::lock_guard lock(mutex_);
   if (recording_.load(std::memory_order_relaxed)) return;
@@ -366,14 +369,13 @@ void CuptiBackend::resume() {
   recording_.store(true, std::memory_order_release);
   const VisitingThread* const thread = Visit::this_thread();
   const bool in_callback = thread != nullptr && thread->depth.load(std::memory_order_relaxed) != 0;
-  // A library that the driver injects begins within cuInit, where there is nothing to look at, and
-  // the driver may not be asked.
-  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  // A library that the driver injects begins within cuInit: there are no contexts yet, and the
+  // driver must not be queried. NOLINTNEXTLINE(concurrency-mt-unsafe)
   if (in_callback || std::getenv("CUDA_INJECTION64_PATH") == nullptr) look_at_all_memory();
   if (!in_callback) require(cupti_, result, "record what devices do");
 }
 
-/// What was submitted before is in the trace: waits for the devices.
+/// Waits for the devices, so that all work that was submitted before is recorded.
 void CuptiBackend::pause() {
   const std::lock_guard lock(mutex_);
   if (!recording_.load()) return;
@@ -387,8 +389,8 @@ void CuptiBackend::flush() {
   drain(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
-/// Forced: else CUPTI keeps each buffer in which something has not ended yet, and somewhere there
-/// is always such a one.
+/// The flush is forced. Otherwise CUPTI keeps each buffer that contains unfinished work, and there
+/// is always such a buffer.
 void CuptiBackend::hand_over() {
   const Muted muted;
   const RecordReader::Unfinished unfinished(reader_);
@@ -442,7 +444,7 @@ void CuptiBackend::on_call(VisitingThread& thread, CUpti_CallbackDomain domain, 
 
 void CuptiBackend::begin_call(VisitingThread& thread, bool runtime, CUpti_CallbackId id,
                               std::uint32_t number) {
-  if (!runtime && thread.runtime.correlation != 0) return;  // A part of the runtime's call.
+  if (!runtime && thread.runtime.correlation != 0) return;  // It is a part of the runtime's call.
   if (is_stop(runtime, id)) profiler_(context_, false);
   VisitingThread::Call& call = runtime ? thread.runtime : thread.driver;
   call = {number, recording_.load(std::memory_order_acquire) ? now() : 0};
@@ -452,7 +454,7 @@ void CuptiBackend::end_call(VisitingThread& thread, CUpti_CallbackDomain domain,
                             CUpti_CallbackId id, const CUpti_CallbackData& data) {
   const bool runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
   VisitingThread::Call& open = runtime ? thread.runtime : thread.driver;
-  if (open.correlation != data.correlationId) return;  // Its begin was not seen, or not taken.
+  if (open.correlation != data.correlationId) return;  // The begin was not seen, or not recorded.
   const VisitingThread::Call call = std::exchange(open, {});
   if (call.begin != 0) add_call(thread, domain, id, data, call.begin);
   if (call.begin != 0) look_at_memory(domain, id);
@@ -485,7 +487,7 @@ void CuptiBackend::hold_memory() {
   if (driver_.memory_taken(&device, &bytes)) sink_.hold_memory(device, now(), bytes);
 }
 
-/// In a callback, when the call is about to return. The context is that of the call.
+/// Runs in a callback when the call is about to return. The context is that of the call.
 void CuptiBackend::look_at_memory(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
   const auto& changes = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? runtime_changes_ : driver_changes_;
   const MemoryChange change = id < changes.size() ? changes[id] : MemoryChange::none;
@@ -516,13 +518,13 @@ std::uint32_t CuptiBackend::name_of(CUpti_CallbackDomain domain, CUpti_CallbackI
     return sink_.name(plain);
   };
   Names& names = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? runtime_names_ : driver_names_;
-  // The CUPTI at hand may be newer than its header.
+  // The installed CUPTI may be newer than its header.
   return id < names.size() ? names[id].get(sink_, ask) : ask();
 }
 
 std::unique_ptr<Backend> make_cupti_backend(EventSink& sink, const SessionOptions& options,
                                             ProfilerSwitch profiler, void* context) {
-  cupti();  // Before the driver is initialised, so that CUPTI sees all of the contexts to come.
+  cupti();  // This precedes the driver's initialisation, so that CUPTI sees all later contexts.
   initialise(driver());
   return std::make_unique<CuptiBackend>(sink, options, profiler, context);
 }

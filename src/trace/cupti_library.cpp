@@ -15,11 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The newest first: a newer CUPTI knows the older runtimes.
+/// The newest comes first, because a newer CUPTI knows the older runtimes.
 constexpr std::array kNames{"libcupti.so.13", "libcupti.so", "libcupti.so.12"};
 constexpr std::array kRuntimes{"libcudart.so.13", "libcudart.so", "libcudart.so.12"};
 
-/// Where CUPTI lies next to the CUDA runtime `library`: in a toolkit, and in its Python packages.
+/// Adds the places of CUPTI next to the CUDA runtime `library`, in a toolkit and in its Python
+/// packages.
 void add_neighbours(const fs::path& library, std::vector<fs::path>& directories) {
   const fs::path lib = library.parent_path();
   directories.push_back(lib);
@@ -45,9 +46,9 @@ std::vector<fs::path> directories() {
   return found;
 }
 
-/// Never closed: its threads may run until the process ends.
+/// The library is never closed, because its threads may run until the process ends.
 void* open_cupti() {
-  // A second copy in a process would not see what the first one does.
+  // A second copy in the process would not see the events of the first one.
   for (const char* name : kNames)
     if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return library;
   for (const char* name : kNames)
@@ -131,7 +132,7 @@ const Driver& driver() {
 std::string Cupti::version() const {
   std::uint32_t number = 0;
   if (get_version(&number) != CUPTI_SUCCESS) return "CUPTI";
-  // 130001 is 13.0; before CUDA 13 it was a count: 26.
+  // 130001 means 13.0. Before CUDA 13, the version was a count, such as 26.
   if (number < 10000) return "CUPTI, API version " + std::to_string(number);
   return "CUPTI " + std::to_string(number / 10000) + '.' + std::to_string(number / 100 % 100);
 }
@@ -153,13 +154,13 @@ bool Driver::memory_taken(int* device, std::uint64_t* bytes) const {
   CUdevice current = 0;
   std::size_t free = 0, total = 0;
   if (context_device(&current) != CUDA_SUCCESS) return false;
-  // A capture of the program's must not end for a question of ours.
+  // This query must not invalidate a stream capture of the program.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   const bool exchanged = exchange_capture_mode(&mode) == CUDA_SUCCESS;
   const CUresult result = memory_info(&free, &total);
   if (exchanged) exchange_capture_mode(&mode);
   if (result != CUDA_SUCCESS) return false;
-  *device = current;  // A device's handle is its number.
+  *device = current;  // The handle of a device is its number.
   *bytes = total - free;
   return true;
 }

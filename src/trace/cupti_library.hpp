@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The functions of CUPTI and of the CUDA driver that a trace needs, looked up at run time: a
-// program with penstock::trace starts where there is neither, and nothing of the CUDA runtime is
-// called, so that a traced program may have any version of it.
+// The functions of CUPTI and of the CUDA driver that a trace needs, looked up at run time. A
+// program with penstock::trace therefore starts where neither exists. No function of the CUDA
+// runtime is called, so a traced program may use any version of it.
 
 #include <cupti.h>
 
@@ -16,7 +16,7 @@
 
 namespace penstock::trace::detail {
 
-/// CUPTI's C API, without its prefix.
+/// The C API of CUPTI, without its prefix.
 struct Cupti {
   decltype(&cuptiGetVersion) get_version = nullptr;
   decltype(&cuptiGetResultString) get_result_string = nullptr;
@@ -37,17 +37,18 @@ struct Cupti {
   decltype(&cuptiActivityRegisterTimestampCallback) activity_register_clock = nullptr;
   decltype(&cuptiActivitySetAttribute) activity_set_attribute = nullptr;
 
-  /// "CUPTI 13.0".
+  /// Returns "CUPTI 13.0", for example.
   std::string version() const;
-  /// What CUPTI says about an error of its.
+  /// Returns CUPTI's text for one of its errors.
   std::string text(CUptiResult result) const;
 };
 
-/// Loads libcupti on the first call: the one that the process has already, else the dynamic
-/// linker's, else the one of the CUDA runtime's installation. Throws Unavailable. Any thread.
+/// Loads libcupti on the first call: the one that the process has loaded already, else the one that
+/// the dynamic linker finds, else the one next to the CUDA runtime. Throws Unavailable. Any thread
+/// may call it.
 const Cupti& cupti();
 
-/// The driver's C API, as libcuda.so.1 names it.
+/// The C API of the driver, with the names in libcuda.so.1.
 struct Driver {
   CUresult (*init)(unsigned flags) = nullptr;
   CUresult (*get_error_string)(CUresult, const char** text) = nullptr;
@@ -66,21 +67,25 @@ struct Driver {
   CUresult (*memory_info)(std::size_t* free, std::size_t* total) = nullptr;
   CUresult (*stream_context)(CUstream, CUcontext* context) = nullptr;
 
-  /// Waits for the current context and for every device that has a primary one; makes none.
+  /// Waits for the current context and for every device that has a primary context. It creates
+  /// none.
   void synchronise() const;
-  /// Calls `visit` with each device that has a primary context, which is current meanwhile.
+  /// Calls `visit` with each device that has a primary context, and makes that context current
+  /// during the call.
   void for_each_context(const std::function<void(int device)>& visit) const;
-  /// Bytes that are taken on the device of the current context. False: there is none.
+  /// Finds the number of bytes in use on the device of the current context. Returns false if there
+  /// is none.
   bool memory_taken(int* device, std::uint64_t* bytes) const;
-  /// Name of device 0; empty before cuInit, or where there is none.
+  /// Returns the name of device 0, or an empty string before cuInit or if there is none.
   std::string name_of_first_device() const;
 };
 
-/// Loads libcuda.so.1 on the first call, does not initialise it. Throws Unavailable. Any thread.
+/// Loads libcuda.so.1 on the first call, and does not initialise it. Throws Unavailable. Any thread
+/// may call it.
 const Driver& driver();
 
-/// Initialises the driver. Throws Unavailable where there is no device. Does nothing in a process
-/// that the driver injects a library into (CUDA_INJECTION64_PATH): such a library starts within
+/// Initialises the driver. Throws Unavailable if there is no device. It does nothing in a process
+/// into which the driver injects a library (CUDA_INJECTION64_PATH): such a library starts within
 /// cuInit, which must not be called again there.
 void initialise(const Driver& driver);
 

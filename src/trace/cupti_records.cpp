@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t kFirstBuffers = 4;
 constexpr std::size_t kAlignment = 64;  // CUPTI asks for 8
 
-/// CUPTI is told to use CLOCK_MONOTONIC. For a context that was there before, some of its versions
-/// stay with their own clock, CLOCK_REALTIME: in nanoseconds the two are decades apart.
+/// CUPTI is told to use CLOCK_MONOTONIC. For a context that existed before, some of its versions
+/// keep their own clock, CLOCK_REALTIME. In nanoseconds, the two are decades apart.
 Time to_monotonic(std::uint64_t cupti_time) {
   constexpr Time kDecade = Time{10} * 365 * 24 * 3600 * 1'000'000'000;
   const auto time = static_cast<Time>(cupti_time);
@@ -51,8 +51,8 @@ Direction direction_of(std::uint8_t kind) {
   }
 }
 
-/// Of a copy, whose record is of either kind. A graph's nodes are submitted by its launch, for
-/// which nobody waits, whatever the call was that they were captured from.
+/// Fills in an event from either kind of copy record. The nodes of a graph are submitted by its
+/// launch, and nobody waits for that, whatever call they were captured from.
 template <class Record>
 std::uint16_t copy_flags(const Record& record) {
   unsigned flags = 0;
@@ -64,7 +64,7 @@ std::uint16_t copy_flags(const Record& record) {
   return static_cast<std::uint16_t>(flags);
 }
 
-/// A record as what its kind says it is.
+/// Returns a record as the type that its kind declares.
 template <class Record>
 const Record& as(const CUpti_Activity& record) {
   return reinterpret_cast<const Record&>(record);
@@ -137,7 +137,8 @@ void RecordReader::read(const CUpti_Activity& record) {
   }
 }
 
-/// What records of all kinds have. Without times (CUPTI had no memory for them) an event is none.
+/// Makes an event from the members that all kinds of records have. A record without times (CUPTI
+/// had no memory for them) gives no event.
 template <class Record>
 void RecordReader::add(const Record& record, Event event) {
   const std::uint64_t begin = record.start, end = record.end;
@@ -168,7 +169,7 @@ void RecordReader::read_copy(const CUpti_Activity& record) {
   event.direction = direction_of(copy.copyKind);
   event.flags = copy_flags(copy);
   event.track = track_of(copy.deviceId, copy.streamId);
-  // The runtime's call, where there was one around the driver's.
+  // This is the runtime's call if it contains the driver's call.
   event.correlation =
       copy.runtimeCorrelationId != 0 ? copy.runtimeCorrelationId : copy.correlationId;
   add(copy, event);
@@ -203,7 +204,7 @@ void RecordReader::read_graph(const CUpti_Activity& record) {
   const auto& graph = as<CUpti_ActivityGraphTrace2>(record);
   Event event;
   event.kind = Kind::graph;
-  // A node of the host's has no device: a graph may begin with one, or consist of such alone.
+  // A host node has no device. A graph may begin with one, or consist only of host nodes.
   const std::uint32_t device = graph.deviceId == INT_MAX ? graph.endDeviceId : graph.deviceId;
   if (device == INT_MAX) return;
   event.track = track_of(device, graph.streamId);
@@ -211,8 +212,8 @@ void RecordReader::read_graph(const CUpti_Activity& record) {
   add(graph, event);
 }
 
-/// Made readable once. By its text: the pointer may be another kernel's after its module is
-/// unloaded.
+/// Makes each name readable once. The key is the text, because after a module is unloaded the
+/// pointer may belong to another kernel.
 std::uint32_t RecordReader::name_of(const char* mangled) {
   if (mangled == nullptr) return 0;
   const auto found = names_.find(std::string_view(mangled));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// RecordReader: what CUPTI's activity records say of the device's work, as events. And BufferPool,
-// the memory that CUPTI writes them into.
+// RecordReader turns CUPTI's activity records of the devices' work into events. BufferPool owns the
+// memory into which CUPTI writes them.
 
 #include <atomic>
 #include <cstddef>
@@ -20,19 +20,20 @@
 
 namespace penstock::trace::detail {
 
-/// Buffers of one size, zeroed. What was given back is handed out again: nothing is allocated once
-/// as many are there as CUPTI fills at a time (one for each launching thread, and those under way).
-/// Any thread.
+/// Zeroed buffers of one size. Returned buffers are reused, so nothing is allocated once there are
+/// as many as CUPTI fills at a time (one per launching thread, and those in progress). Any thread
+/// may use it.
 class BufferPool {
  public:
   static constexpr std::size_t kBytes = std::size_t{1} << 20;  // 5000 kernels, or 8000 copies
   static constexpr std::size_t kAtMost = 256;
 
-  /// Some from the start, so that the first launches do not allocate.
+  /// Allocates some buffers, so that the first launches do not allocate.
   BufferPool();
-  /// Null where kAtMost are out: CUPTI drops records then, and counts them.
+  /// Returns null if kAtMost buffers are in use; CUPTI then drops records and counts them.
   std::uint8_t* take();
-  /// Zeroes it, on the caller's thread: that is CUPTI's own, else its callers' would.
+  /// Zeroes the buffer on the calling thread, which is CUPTI's own; otherwise the program's threads
+  /// would do it.
   void give_back(std::uint8_t* buffer);
 
  private:
@@ -41,11 +42,10 @@ class BufferPool {
   std::size_t buffers_ = 0;
 };
 
-/// Any thread; one buffer at a time.
+/// Any thread may use it, with one buffer at a time.
 class RecordReader {
  public:
-  /// Within its scope records without times are of what the device has not ended, and are no loss
-  /// that is counted.
+  /// While one exists, records without times are unfinished work, and do not count as lost.
   class Unfinished {
    public:
     explicit Unfinished(RecordReader& reader) : reader_(reader) { reader_.unfinished_ = true; }
@@ -76,9 +76,9 @@ class RecordReader {
   const Cupti& cupti_;
   EventSink& sink_;
   std::atomic<bool> unfinished_{false};
-  std::mutex mutex_;                                         // of what follows
-  std::uint32_t era_ = 0;                                    // of the sink's numbers in these
-  std::map<std::string, std::uint32_t, std::less<>> names_;  // by the mangled one
+  std::mutex mutex_;       // guards the following members
+  std::uint32_t era_ = 0;  // the era of the sink's numbers in these maps
+  std::map<std::string, std::uint32_t, std::less<>> names_;  // by the mangled name
   std::unordered_map<std::uint64_t, std::uint32_t> tracks_;  // by device << 32 | stream
 };
 

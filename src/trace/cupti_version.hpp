@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the headers of CUPTI of CUDA 12.4 and newer name differently: no other file asks for the
+// Hides the differences between the CUPTI headers of CUDA 12.4 and newer. No other file checks the
 // version.
 
 #include <cupti.h>
@@ -11,7 +11,7 @@
 
 namespace penstock::trace::detail {
 
-// Before CUDA 13 the version is a count. The older records are how the newer ones begin.
+// Before CUDA 13, the version is a count. The older records are prefixes of the newer ones.
 #if CUPTI_API_VERSION >= 26  // CUDA 12.8
 using CopyRecord = CUpti_ActivityMemcpy6;
 #else
@@ -23,7 +23,7 @@ using CopyRecord = CUpti_ActivityMemcpy5;
 using KernelRecord = CUpti_ActivityKernel10;
 using SubscribeV2 = decltype(&cuptiSubscribe_v2);
 
-/// Who holds CUPTI's one subscription; empty if CUPTI does not tell.
+/// Returns the holder of CUPTI's only subscription, or an empty string if CUPTI does not tell.
 inline std::string subscriber_name(SubscribeV2 subscribe, decltype(&cuptiUnsubscribe) unsubscribe,
                                    CUpti_CallbackFunc on_call) {
   if (subscribe == nullptr) return {};
@@ -35,7 +35,7 @@ inline std::string subscriber_name(SubscribeV2 subscribe, decltype(&cuptiUnsubsc
   parameters.oldSubscriberSize = CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN;
   CUpti_SubscriberHandle subscriber = nullptr;
   if (subscribe(&subscriber, on_call, nullptr, &parameters) == CUPTI_SUCCESS)
-    unsubscribe(subscriber);  // It has just left.
+    unsubscribe(subscriber);  // The other subscriber has just left.
   return name.data();
 }
 

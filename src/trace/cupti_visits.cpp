@@ -10,11 +10,12 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// All threads that ever visited. Never destroyed: callbacks come until the process ends.
+/// All threads that ever visited. It is never destroyed, because callbacks come until the process
+/// ends.
 struct Threads {
   std::mutex mutex;
   std::vector<std::unique_ptr<VisitingThread>> all;
-  std::vector<VisitingThread*> free;  // of threads that ended
+  std::vector<VisitingThread*> free;  // entries of threads that ended
 };
 
 Threads& threads() {
@@ -43,11 +44,11 @@ std::vector<const VisitingThread*> everyone() {
   return found;
 }
 
-/// Plain thread-local words, which may be read while a thread ends, and after.
+/// These are plain thread-local words, which may be read while a thread ends and afterwards.
 thread_local constinit VisitingThread* enrolled = nullptr;
 thread_local constinit bool ended = false;
 
-/// Gives the entry back when its thread ends.
+/// Returns the entry when its thread ends.
 struct Leaver {
   ~Leaver() {
     ended = true;
@@ -72,8 +73,8 @@ VisitingThread* Visit::this_thread() {
   return enrolled;
 }
 
-// Either this thread sees that there is no backend any more, or lead_to() sees that it is inside:
-// both write before they read, in one order for all threads.
+// Either this thread sees that there is no backend any more, or lead_to() sees that this thread is
+// inside: both write before they read, in one order for all threads.
 Visit::Visit() : thread_(this_thread()) {
   if (thread_ == nullptr) return;
   thread_->depth.store(thread_->depth.load(std::memory_order_relaxed) + 1,
@@ -90,8 +91,8 @@ Visit::~Visit() {
 void Visit::lead_to(CuptiBackend* backend) {
   current.store(backend, std::memory_order_seq_cst);
   if (backend != nullptr) return;
-  // Without the lock: whom it waits for may itself wait for a thread that visits for the first
-  // time.
+  // This does not hold the lock, because a thread inside may itself wait for a thread that visits
+  // for the first time.
   for (const VisitingThread* const thread : everyone())
     while (thread != enrolled && thread->depth.load(std::memory_order_seq_cst) != 0)
       std::this_thread::yield();

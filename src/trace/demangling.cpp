@@ -12,19 +12,19 @@
 #include <utility>
 #include <vector>
 
-// How the text is bounded before the demangler makes it: each reference back ("S1_") is first
-// replaced by an identifier of the same length, which keeps the grammar. Then a few more of them
-// are restored at a time, in their order. A restored one repeats a part of what stands before it,
-// so the text at most doubles, and its length says how many may follow.
+// How the text is bounded before the demangler makes it: each back reference ("S1_") is first
+// replaced by an identifier of the same length, which keeps the grammar valid. Then some more of
+// them are restored at a time, in their order. A restored reference repeats a part of the text
+// before it, so the text at most doubles, and its length determines how many may follow.
 
 namespace penstock::trace::detail {
 
 namespace {
 
-constexpr std::size_t kMostName = 1024;       // the C++ library's demangler takes no more either
+constexpr std::size_t kMostName = 1024;       // the C++ library's demangler has the same limit
 constexpr std::size_t kMostAtOnce = 4 << 20;  // characters that one call may make
 constexpr std::size_t kFirst = 4;             // references of the first attempt
-// Identifiers may hold any byte, and the grammar has none of these.
+// Identifiers may contain any byte, and the grammar uses none of these.
 constexpr char kUnresolved = '\x01', kHidden = '\x02';
 
 bool is_digit(char character) {
@@ -39,8 +39,8 @@ std::optional<std::string> demangle(const std::string& name) {
   return text.get();
 }
 
-/// Finds the identifiers and the references of a mangled name. It knows the grammar only so far; a
-/// name that it takes apart wrongly does not demangle when its identifiers are hidden.
+/// Finds the identifiers and the references of a mangled name. It knows only a part of the grammar.
+/// A name that it parses wrongly does not demangle when its identifiers are hidden.
 class Scanner {
  public:
   struct Part {
@@ -49,7 +49,7 @@ class Scanner {
 
   explicit Scanner(const std::string& name) : text_(name) {}
 
-  /// False: not a name that is demangled here.
+  /// Returns false if the name is not demangled here.
   bool scan() {
     at_ = 2;  // "_Z"
     while (at_ < text_.size())
@@ -57,7 +57,7 @@ class Scanner {
     return true;
   }
 
-  /// The name with its first references only, with its identifiers or without.
+  /// Returns the name with only its first `references` references, with or without its identifiers.
   std::string name(std::size_t references, bool with_identifiers) const {
     std::string name = text_;
     for (std::size_t i = references; i < references_.size(); ++i) replace(name, references_[i]);
@@ -69,10 +69,10 @@ class Scanner {
   std::size_t references() const { return references_.size(); }
 
  private:
-  /// Something that an "E" ends.
+  /// A construct that an "E" ends.
   struct Bracket {
     char kind;
-    bool has_type = false;  ///< of a literal: the value follows
+    bool has_type = false;  ///< for a literal: the value follows
   };
 
   bool step() {
@@ -82,7 +82,7 @@ class Scanner {
     if (character == 'E') return end();
     if (starts_with("cv") || starts_with("sp") || starts_with("sZ") || starts_with("sP"))
       return false;
-    if (starts_with("Dp")) {  // of parameters: as a pointer to a pointer, for each of them
+    if (starts_with("Dp")) {  // for parameters: each is a pointer to a pointer
       text_.replace(at_, 2, "PP");
       return skip(2);
     }
@@ -119,7 +119,7 @@ class Scanner {
     return skip(number);
   }
 
-  /// "S_", "S1A_"; "T_"; or one of another kind, "St".
+  /// Skips "S_" or "S1A_", "T_", or one of another kind, such as "St".
   bool reference(char kind) {
     std::size_t end = at_ + 1;
     while (end < text_.size() && (is_digit(text_[end]) || (text_[end] >= 'A' && text_[end] <= 'Z')))
@@ -143,7 +143,7 @@ class Scanner {
     return kind == 'l' ? numbered(1) : skip(1);
   }
 
-  /// A code of that length, and its number if it has one: "A16_", "Ut0_", "__12_".
+  /// Skips a code of that length, and its number if it has one: "A16_", "Ut0_", "__12_".
   bool numbered(std::size_t length) {
     at_ += length;
     while (at_ < text_.size() && (is_digit(text_[at_]))) ++at_;
@@ -174,7 +174,7 @@ class Scanner {
   std::vector<Part> identifiers_, references_;
 };
 
-/// Of the text with all references.
+/// Whether the text with all references is bounded.
 bool is_bounded(const Scanner& scanner, std::size_t most) {
   std::size_t kept = std::min(kFirst, scanner.references());
   for (;;) {

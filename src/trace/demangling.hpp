@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Demangling of names that come from a file. A mangled name refers back to its own parts, so that
-// the text of 1 KB of it may have gigabytes, and the C++ library's demangler has no bound of output
-// or of time. Here both are linear in the name's length.
+// Demangles names that come from a file. A mangled name refers back to its own parts, so 1 KB of it
+// may expand to gigabytes, and the C++ library's demangler bounds neither output nor time. Here
+// both are linear in the name's length.
 
 #include <optional>
 #include <string>
 
 namespace penstock::trace::detail {
 
-/// The text for a mangled name ("_ZN2ns5scaleIfLi4EEEvPT_"), at most most_text(its length)
-/// characters. What the parameters say of template parameters is not resolved: it may hold bytes
-/// below 0x20. Nothing for what is no mangled name, for a name of more than 1,024 characters, for
-/// a longer text, and for names with casts, conversion operators or expanded expressions: they make
-/// the demangler try again and again.
+/// Returns the text for a mangled name ("_ZN2ns5scaleIfLi4EEEvPT_"), at most most_text(its length)
+/// characters. References of parameters to template parameters are not resolved, so the text may
+/// contain bytes below 0x20. Returns nothing for a name that is not mangled, for a name of more
+/// than 1,024 characters, for a longer text, and for names with casts, conversion operators or
+/// expanded expressions, which make the demangler try again and again.
 std::optional<std::string> demangled_within_bounds(const std::string& name);
 
-/// Generous: that of a long kernel name is about 4 times as long as the name.
+/// The bound is generous: the text of a long kernel name is about 4 times as long as the name.
 constexpr std::size_t most_text(std::size_t name_length) {
   return 1024 + 16 * name_length;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backend over the emulated CUDA runtime, which tells of calls and operations as they end. A
-// host function stands for a kernel there: it is the only compute that a program without nvcc has.
+// The backend over the emulated CUDA runtime, which reports calls and operations when they end. A
+// host function stands for a kernel, because a program without nvcc has no other compute work.
 
 #include <cstring>
 #include <deque>
@@ -41,7 +41,7 @@ bool is(const char* name, const char* wanted) {
   return std::strcmp(name, wanted) == 0;
 }
 
-/// As over CUPTI: calls that ask for the thread's own state alone are none of the trace.
+/// As over CUPTI, calls that only query the thread's own state are not recorded.
 bool is_ignored(const char* name) {
   return is(name, "cudaGetLastError") || is(name, "cudaPeekAtLastError") ||
          is(name, "cudaGetDevice");
@@ -64,7 +64,7 @@ Direction direction_of(const Operation& copy) {
   }
 }
 
-/// The last stretches of time in which something is recorded; the very last may have no end yet.
+/// The last time windows in which something is recorded. The very last one may still be open.
 class Windows {
  public:
   bool open() const { return !all_.empty() && all_.back().second == kNoEnd; }
@@ -114,7 +114,7 @@ class EmulatedBackend : public Backend {
 
   std::string name() const override { return "emulated CUDA runtime"; }
   std::string device_name() const override { return "penstock emulated device"; }
-  // Not under the runtime's lock, which a caller within a callback holds already.
+  // It does not take the runtime's lock, which a caller within a callback already holds.
   void resume() override {
     const std::lock_guard lock(mutex_);
     windows_.begin();
@@ -137,7 +137,7 @@ class EmulatedBackend : public Backend {
 
   void take_level(int device, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    levels_.try_emplace(device, bytes);  // A call that came meanwhile knows better.
+    levels_.try_emplace(device, bytes);  // A concurrent call has a newer value.
   }
   void hold_levels();
   void note_memory(const ApiCall& call);
@@ -156,22 +156,22 @@ class EmulatedBackend : public Backend {
 
   mutable std::mutex mutex_;
   Windows windows_;
-  std::map<int, std::size_t> levels_;                        // bytes that are taken on each device
-  std::unordered_map<void (*)(), KeptNumber> kernel_names_;  // which say the address
+  std::map<int, std::size_t> levels_;                        // bytes in use on each device
+  std::unordered_map<void (*)(), KeptNumber> kernel_names_;  // by address
 
-  // Of the callbacks, which are one at a time.
+  // These belong to the callbacks, which run one at a time.
   std::unordered_map<const char*, KeptNumber> call_names_;
-  Operations graphs_;  // whose end is yet to come: when they began, by call
+  Operations graphs_;  // graphs that have not ended: when they began, by call
 };
 
-/// What is on its way when recording pauses is recorded, what was submitted before it resumed too,
-/// as far as it ends within.
+/// Work that is in progress when recording pauses is recorded. So is work that was submitted before
+/// recording resumed, if it ends within the window.
 bool EmulatedBackend::records(const Operation& operation) {
   const std::lock_guard lock(mutex_);
   return windows_.open() || windows_.contain(time_of(operation.submitted));
 }
 
-/// The lock is held, here and in the next.
+/// This function and the next are called with the lock held.
 void EmulatedBackend::hold_levels() {
   if (!options_.memory || !windows_.open()) return;
   for (const auto& [device, bytes] : levels_) sink_.hold_memory(device, now(), bytes);
@@ -207,8 +207,8 @@ void EmulatedBackend::on_call(const ApiCall& call) {
   sink_.add(event);
 }
 
-/// A launched graph begins and ends with an operation of its own. True at its begin; at its end,
-/// `*begin` is when that was.
+/// A launched graph begins and ends with an operation of its own. Returns true at its begin. At its
+/// end, `*begin` is set to the time of the begin.
 bool EmulatedBackend::begins_graph(const Operation& operation, Time* begin) {
   const auto found = graphs_.find(operation.call);
   if (found == graphs_.end()) {
@@ -279,7 +279,7 @@ void EmulatedBackend::complete(Timeline& timeline) const {
   std::unordered_map<std::string_view, std::uint32_t> names;
   for (std::uint32_t i = 0; i < timeline.names.size(); ++i) names.emplace(timeline.names[i], i);
   std::map<std::string, std::uint32_t> known;
-  std::map<std::uint32_t, std::uint32_t> same;  // a functor has two functions: see HostTask
+  std::map<std::uint32_t, std::uint32_t> same;  // a functor has two functions; see HostTask
   for (const auto& [function, kept] : kernel_names_) {
     const auto name = names.find(text_of_address(function));
     const std::string text = name == names.end() ? "" : function_name(function);

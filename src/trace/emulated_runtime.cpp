@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-// Defined where penstock::emulated is linked as well.
+// The program defines this function if it also links penstock::emulated.
 extern "C" __attribute__((weak)) const penstock::emulation::detail::Interface*
 penstock_emulated_runtime();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Where this process has the emulated CUDA runtime: linked beside this library, or in the program
-// that this library was injected into.
+// Finds the emulated CUDA runtime of this process: linked together with this library, or in the
+// program into which this library was injected.
 
 #include "emulation/interface.hpp"
 
@@ -10,9 +10,9 @@ namespace penstock::trace::detail {
 
 using EmulatedRuntime = penstock::emulation::detail::Interface;
 
-/// Null: the process has none.
+/// Returns null if the process has none.
 const EmulatedRuntime* emulated_runtime();
-/// By the runtime of the program that this library is injected into.
+/// The runtime of the program calls this when it injects this library.
 void attach_emulated_runtime(const EmulatedRuntime* runtime);
 
 }  // namespace penstock::trace::detail

@@ -15,7 +15,8 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// Long enough that no thread holds a number for two of them before it adds the event.
+/// An era is long enough that no thread holds a number across two later eras before it adds the
+/// event.
 constexpr Time kShortestEra = 500'000'000;
 constexpr std::size_t kFewestNames = 1024;
 
@@ -40,9 +41,9 @@ struct EventSink::State {
   const std::size_t bound;
   const Time last;
   Shelves shelves;
-  std::atomic<std::uint64_t> dropped{0};  // for want of room
+  std::atomic<std::uint64_t> dropped{0};  // events that found no room
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the following members
   NameTables tables;
   MemoryLevels memory;
 
@@ -67,7 +68,8 @@ std::uint32_t EventSink::name(std::string_view text) {
   const std::lock_guard lock(state_->mutex);
   if (!state_->tables.knows(text)) {
     gone = state_->tables.age();
-    // What would bear it is dropped: a program that numbers its ranges must not fill the memory.
+    // An event with this name would be dropped, so a program that numbers its ranges does not fill
+    // the memory.
     if (state_->shelves.is_full()) return 0;
   }
   return state_->tables.name(text);
@@ -118,7 +120,7 @@ void EventSink::drop(std::uint64_t events) {
 
 namespace {
 
-/// Puts names and tracks of all eras together in a timeline, each once.
+/// Merges the names and tracks of all eras into one timeline, each of them once.
 class Directory {
  public:
   Directory(const std::vector<EraView>& eras, Timeline& timeline) : timeline_(timeline) {
@@ -131,7 +133,7 @@ class Directory {
     }
   }
 
-  /// All names in their order, whether an event bears them or not.
+  /// Adds all names in their order, even if no event uses them.
   void add_all_names() {
     for (const Part& part : parts_)
       for (std::uint32_t i = 0; i < part.names.size(); ++i) name(part.era->first_name + i);
@@ -147,7 +149,7 @@ class Directory {
   static constexpr std::uint32_t kUnknown = UINT32_MAX;
   struct Part {
     const EraView* era = nullptr;
-    std::vector<std::uint32_t> names, tracks;  // in the timeline
+    std::vector<std::uint32_t> names, tracks;  // numbers in the timeline
   };
 
   std::uint32_t add_track(const Track& track) {
@@ -158,7 +160,7 @@ class Directory {
     return entry->second;
   }
 
-  /// 0 for one that is forgotten.
+  /// Returns 0 for a name that is forgotten.
   std::uint32_t name(std::uint32_t id) {
     for (Part& part : parts_) {
       const std::uint32_t place = id - part.era->first_name;
@@ -189,7 +191,8 @@ class Directory {
   std::map<TrackKey, std::uint32_t> track_ids_;
 };
 
-/// Streams before threads, without those that have no event, nor, where these are kept, a name.
+/// Puts streams before threads, and removes the ones without events. With `keep_named`, tracks with
+/// a name stay.
 void order_tracks(Timeline& timeline, bool keep_named) {
   std::vector<bool> used(timeline.tracks.size());
   for (std::size_t i = 0; i < used.size(); ++i)
@@ -213,7 +216,7 @@ void order_tracks(Timeline& timeline, bool keep_named) {
   for (Event& event : timeline.events) event.track = place[event.track];
 }
 
-/// The event within [begin, end]. False: nothing of it is.
+/// Cuts the event to [begin, end]. Returns false if no part of it remains.
 bool cut_to(Event& event, Time begin, Time end) {
   if (event.end < begin || event.begin > end) return false;
   if (event.begin < begin) {
@@ -225,7 +228,7 @@ bool cut_to(Event& event, Time begin, Time end) {
   return true;
 }
 
-/// It is, or it will be, among those that were open; or began later than these were looked at.
+/// Whether the event is, or will be, among the open ranges, or began after they were examined.
 bool is_later(const Event& event, const Track& track, const RangesUnderWay& open) {
   if (event.kind != Kind::range) return false;
   const auto found = open.moments.find(track.id);
@@ -258,7 +261,7 @@ Timeline EventSink::State::arranged(Chunks chunks, const std::vector<EraView>& e
       if (is_later(event, timeline.track(timeline.events.back()), *open))
         timeline.events.pop_back();
     }
-    filled.chunk.reset();  // freed one by one: no second copy
+    filled.chunk.reset();  // freed one by one, so that there is no second copy
   }
   if (open != nullptr)
     for (const Event& event : open->events) add(event);
@@ -282,7 +285,8 @@ Timeline EventSink::take(Time begin, Time end) {
 
 Timeline EventSink::copy(Time begin, Time end, const RangesUnderWay& open) {
   Chunks chunks = state_->shelves.share();
-  std::unique_lock lock(state_->mutex);  // after the events, so that all of their names are there
+  // The names follow the events, so that all names of the events are there.
+  std::unique_lock lock(state_->mutex);
   const std::vector<EraView> eras = state_->tables.views();
   const MemoryLevels memory = state_->memory;
   lock.unlock();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// EventSink: where the backends and NVTX put what they see while a Session records: bounded memory,
-// any thread. A name costs a look-up; an event a few nanoseconds under a lock that threads do not
-// share (shelves.hpp).
+// EventSink: stores what the backends and NVTX see while a Session records. Memory is bounded, and
+// any thread may use it. A name costs a look-up; an event costs a few nanoseconds under a lock that
+// threads do not share (shelves.hpp).
 
 #include <penstock/trace/timeline.hpp>
 
@@ -16,53 +16,55 @@
 
 namespace penstock::trace::detail {
 
-/// CLOCK_MONOTONIC.
+/// Returns the time of CLOCK_MONOTONIC.
 Time now();
 
-/// The ranges that have begun and not ended, at one moment of each thread.
+/// The ranges that had begun and not ended, at one moment for each thread.
 struct RangesUnderWay {
-  std::vector<Event> events;  ///< until that moment
-  /// That moment, by the thread's system id. What ends later on that thread is among `events`, or
-  /// began later.
+  std::vector<Event> events;  ///< the ranges, cut at that moment
+  /// That moment, by the thread's system id. A range that ends later on that thread is among
+  /// `events`, or began later.
   std::unordered_map<std::uint64_t, Time> moments;
-  Time moment = 0;  ///< of all other threads; not before any in `moments`
+  Time moment = 0;  ///< the moment for all other threads; not before any in `moments`
 };
 
 class EventSink {
  public:
-  /// With `last` 0 the first `max_events` of the run are kept, else those of the time `last` before
-  /// `clock()`, the latest `max_events` of them.
+  /// With `last` 0, the first `max_events` of the run are kept. Otherwise the sink keeps the latest
+  /// `max_events` of the time `last` before `clock()`.
   explicit EventSink(std::size_t max_events, Time last = 0, Time (*clock)() = &now);
   ~EventSink();
   EventSink(const EventSink&) = delete;
   EventSink& operator=(const EventSink&) = delete;
 
-  /// Changes where numbers of names and tracks have to be asked for again (KeptNumber): with `last`
-  /// they are good for a while only.
+  /// Changes when the numbers of names and tracks must be requested again (KeptNumber). With
+  /// `last`, they are valid only for a while.
   std::uint32_t era() const;
 
-  /// Any thread. The text is copied when it is new; 0 for a new one when the bound is reached.
+  /// Any thread may call it. A new text is copied; the result is 0 for a new text when the limit is
+  /// reached.
   std::uint32_t name(std::string_view text);
-  /// The track of a thread by its system id, of a stream by its device and number.
+  /// Returns the track of a thread by its system id, or of a stream by its device and number.
   std::uint32_t thread_track(std::uint64_t id);
   std::uint32_t stream_track(int device, std::uint64_t id);
   void name_thread(std::uint64_t id, std::string_view name);
   void name_stream(int device, std::uint64_t id, std::string_view name);
 
-  /// Any thread; the event's name and track are of this sink. Counts as dropped when the bound is
-  /// reached and the first events are kept.
+  /// Any thread may call it. The event's name and track must be numbers of this sink. The event
+  /// counts as dropped when the limit is reached and the first events are kept.
   void add(const Event& event);
-  /// From `time` on so many bytes are taken on the device. Any thread, in any order of times.
+  /// Records that `bytes` are in use on the device from `time` on. Any thread may call it, in any
+  /// order of times.
   void hold_memory(int device, Time time, std::uint64_t bytes);
-  /// What a backend itself had to drop.
+  /// Counts events that a backend itself had to drop.
   void drop(std::uint64_t events);
 
-  /// Everything so far, arranged: streams before threads, tracks without events and, but with
-  /// `last`, without a name left out. Events outside of [begin, end] are cut to it or left out;
-  /// with `last`, the timeline may begin later than asked, where events were forgotten for their
-  /// age or for want of room (complete_since). The sink is empty after.
+  /// Returns all events so far in order: streams before threads. Tracks without events are left
+  /// out; with `last`, the named ones among them stay. Events outside of [begin, end] are cut to it
+  /// or left out. With `last`, the timeline may begin later than requested, if events were
+  /// discarded for their age or for lack of room (complete_since). The sink is empty afterwards.
   Timeline take(Time begin, Time end);
-  /// The same, and the sink stays as it is. Other threads wait for some microseconds.
+  /// Returns a copy, and the sink keeps its events. Other threads wait for some microseconds.
   Timeline copy(Time begin, Time end, const RangesUnderWay& open);
 
  private:

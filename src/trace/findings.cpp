@@ -13,7 +13,7 @@ namespace penstock::trace {
 
 namespace {
 
-/// Characters. It quotes names, which may be as long as the recording.
+/// The limit in characters. The evidence quotes names, which may be as long as the recording.
 constexpr std::size_t kLongestEvidence = 2000;
 
 }  // namespace

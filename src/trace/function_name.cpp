@@ -23,7 +23,7 @@ using Header = ElfW(Ehdr);
 using Section = ElfW(Shdr);
 using Symbol = ElfW(Sym);
 
-/// A file in memory, for reading; empty when it cannot be had.
+/// A file mapped for reading; empty if it cannot be opened.
 class MappedFile {
  public:
   explicit MappedFile(const char* path) {
@@ -46,7 +46,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  /// `count` of them at `offset`; null where the file has not that many.
+  /// Returns `count` objects at `offset`, or null if the file is too short.
   template <class T>
   const T* at(std::uint64_t offset, std::uint64_t count = 1) const {
     if (offset > size_ || count > (size_ - offset) / sizeof(T)) return nullptr;
@@ -58,14 +58,14 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// The text at `offset` of a table of texts; empty where that is not within it.
+/// Returns the text at `offset` of a string table, or an empty string if the offset is outside.
 std::string text_at(const MappedFile& file, const Section& texts, std::uint64_t offset) {
   const char* const text = file.at<char>(texts.sh_offset, texts.sh_size);
   if (text == nullptr || offset >= texts.sh_size) return {};
   return {text + offset, ::strnlen(text + offset, texts.sh_size - offset)};
 }
 
-/// The function at `address` of the file, from its table of all symbols, local ones too.
+/// Returns the function at `address` from the file's table of all symbols, including local ones.
 std::string find_symbol(const MappedFile& file, std::uint64_t address) {
   const Header* const header = file.at<Header>(0);
   if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
@@ -94,7 +94,7 @@ bool remove_suffix(std::string& text, std::string_view suffix) {
 
 std::string shown_name(std::string demangled) {
   remove_suffix(demangled, "(void*)");
-  // What compilers call the function that a lambda without captures turns into.
+  // Compilers use these names for the function to which a lambda without captures converts.
   remove_suffix(demangled, "::_FUN") || remove_suffix(demangled, "::__invoke");
   constexpr std::string_view kForEach = "penstock::detail::HostTask<";
   if (demangled.substr(0, kForEach.size()) == kForEach &&

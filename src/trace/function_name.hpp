@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a function of this process is called, by its address, from the symbol tables of the program
-// and its libraries: what a kernel's name is to CUPTI, a host function's is to the emulated
-// runtime.
+// Finds the name of a function of this process by its address, in the symbol tables of the program
+// and its libraries. Over the emulated runtime, the name of a host function takes the place of the
+// kernel's name from CUPTI.
 
 #include <string>
 
 namespace penstock::trace::detail {
 
-/// "Normalise" for penstock::for_each(stream, n, Normalise{...}); else the demangled name without
-/// its arguments. Empty where there are no symbols (a stripped program). Reads the file of the
-/// program or library: milliseconds.
+/// Returns "Normalise" for penstock::for_each(stream, n, Normalise{...}), and else the demangled
+/// name without its arguments. Returns an empty string if there are no symbols (a stripped
+/// program). It reads the file of the program or library, which takes milliseconds.
 std::string function_name(void (*function)());
 
-/// The same from the demangled name, as for_each and lambdas make it.
+/// Converts the demangled name, in the forms that for_each and lambdas produce.
 std::string shown_name(std::string demangled);
 
 }  // namespace penstock::trace::detail

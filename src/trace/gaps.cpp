@@ -16,7 +16,7 @@ class InnermostTimes {
  public:
   explicit InnermostTimes(Time begin) : at_(begin) {}
 
-  /// By begin, the longer first.
+  /// Call it in the order of the begins, the longer event first.
   void open(const Event& event) {
     advance(event.begin);
     open_.push_back(&event);
@@ -27,7 +27,7 @@ class InnermostTimes {
       while (!open_.empty() && open_.back()->end <= at_) open_.pop_back();
       const Event* innermost = open_.empty() ? nullptr : open_.back();
       const Time until = innermost == nullptr ? to : std::min(to, innermost->end);
-      // Of the same name and kind, any of them stands for all.
+      // All events of the same name and kind share one entry.
       Share& share = shares_[innermost == nullptr ? std::pair{Kind::call, 0U}
                                                   : std::pair{innermost->kind, innermost->name}];
       share.event = innermost;
@@ -36,7 +36,7 @@ class InnermostTimes {
     }
   }
 
-  /// nullptr: no call and no range.
+  /// Returns nullptr if there was neither a call nor a range.
   const Event* longest() const {
     const auto found = std::max_element(
         shares_.begin(), shares_.end(),
@@ -54,7 +54,7 @@ class InnermostTimes {
   std::map<std::pair<Kind, std::uint32_t>, Share> shares_;
 };
 
-/// Ranges in which a thread loads a batch or waits for one: penstock's, and those of the examples.
+/// Whether the range loads a batch or waits for one: the ranges of penstock and of the examples.
 bool is_input(std::string_view range) {
   constexpr std::string_view kInput[] = {"next", "fill", "get batch", "load"};
   return std::find(std::begin(kInput), std::end(kInput), range) != std::end(kInput);

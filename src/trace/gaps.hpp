@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Gaps: when a device did nothing within the measured time, and what the CPU did meanwhile.
+// Gaps: the times within the measured time in which a device did nothing, and what the CPU did
+// then.
 
 #include <penstock/trace/report.hpp>
 
@@ -17,19 +18,19 @@ namespace penstock::trace::detail {
 struct DeviceGap {
   int device = 0;
   Interval idle;
-  const Event* next = nullptr;  ///< what ended it: a gap ends with work of the device
+  const Event* next = nullptr;  ///< the work that ended the gap
 };
 
-/// Gaps of at least `shortest`, longest first. O(n log n). Without steps the time before a device's
-/// first work is none.
+/// Returns the gaps of at least `shortest`, longest first. O(n log n). Without steps, the time
+/// before the first work of a device is not a gap.
 std::vector<DeviceGap> gaps_of(const Activity& activity, const Steps& steps, Time shortest);
 
 struct CpuActivity {
-  std::string name;  ///< of a call or a range; empty: neither, or the thread is not known
+  std::string name;  ///< name of a call or a range; empty: neither, or the thread is not known
   Cause cause = Cause::unknown;
 };
 
-/// What the thread that submitted gap.next did during the gap, by the longest share of it. O(n).
+/// Returns what the thread that submitted gap.next did for the largest share of the gap. O(n).
 CpuActivity cpu_during(const Activity& activity, const DeviceGap& gap);
 
 }  // namespace penstock::trace::detail

@@ -8,10 +8,10 @@ namespace penstock::trace::detail {
 
 Intervals united(std::vector<Interval> intervals) {
   const auto by_begin = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
-  // Events come by begin: most often there is nothing to sort.
+  // Events are ordered by begin, so mostly there is nothing to sort.
   if (!std::is_sorted(intervals.begin(), intervals.end(), by_begin))
     std::sort(intervals.begin(), intervals.end(), by_begin);
-  std::size_t kept = 0;  // in place: the result is never longer
+  std::size_t kept = 0;  // the union is computed in place, because it is never longer
   for (const Interval interval : intervals) {
     if (interval.length() <= 0) continue;
     if (kept > 0 && interval.begin <= intervals[kept - 1].end)

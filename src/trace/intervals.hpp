@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Sets of moments: what streams were busy with, what two of them were busy with at once.
+// Sets of moments, such as the busy times of streams and their intersections.
 //
 //   const Intervals alone = difference(united(copies), united(kernels));
 //   const Time lost = length(alone);
@@ -12,7 +12,7 @@
 
 namespace penstock::trace::detail {
 
-/// From `begin` on, up to but without `end`.
+/// The moments from `begin` on, before `end`.
 struct Interval {
   Time begin = 0, end = 0;
   Time length() const { return end - begin; }
@@ -20,13 +20,13 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-/// By begin; none is empty, none touches the next.
+/// Ordered by begin. No interval is empty, and none touches the next.
 using Intervals = std::vector<Interval>;
 
-/// Of intervals in any order, also empty ones and ones that overlap. O(n log n).
+/// Returns the union of intervals in any order, which may be empty or overlap. O(n log n).
 Intervals united(std::vector<Interval> intervals);
 
-/// O(a + b) each.
+/// Each takes O(a + b).
 Intervals intersection(const Intervals& a, const Intervals& b);
 Intervals difference(const Intervals& a, const Intervals& b);
 

@@ -89,7 +89,7 @@ class Joiner {
     for (Event event : part.events) {
       most = std::max(most, event.correlation);
       if (event.correlation > std::numeric_limits<std::uint32_t>::max() - correlations_)
-        event.correlation = 0;  // There are no more numbers: it stands alone.
+        event.correlation = 0;  // No number is left, so the event stands alone.
       else if (event.correlation != 0)
         event.correlation += correlations_;
       event.begin += shift;
@@ -111,7 +111,7 @@ class Joiner {
     joined_.timeline.dropped += part.dropped;
   }
 
-  /// So that no sum of times overflows.
+  /// Checks that no sum of times overflows.
   void check_sum(Time duration) {
     constexpr Time kMost = Time{1} << 62;
     if (duration > kMost - sum_)
@@ -123,7 +123,7 @@ class Joiner {
   Joined joined_;
   std::unordered_map<std::string, std::uint32_t> names_;
   std::map<std::pair<std::size_t, int>, int> devices_;
-  std::uint32_t correlations_ = 0;  // that are taken
+  std::uint32_t correlations_ = 0;  // numbers in use
   Time sum_ = 0;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The timelines of several ranks as one, on one time axis: to look at.
+// Joins the timelines of several ranks into one on one time axis, for viewing.
 //
-// Ranks of one machine have the same clock, and lie exactly. Between machines the axis is that of
-// the wall clocks, which are as far apart as whatever sets them leaves them (NTP: some
-// milliseconds, PTP: microseconds): what happens on two machines within that time has no known
-// order.
+// Ranks of one machine have the same clock, so their times are exact. Between machines the axis is
+// that of the wall clocks, whose difference depends on their synchronisation (NTP: some
+// milliseconds, PTP: microseconds). The order of events on two machines within that difference is
+// not known.
 
 #include <penstock/trace/timeline.hpp>
 
@@ -16,20 +16,20 @@
 
 namespace penstock::trace::detail {
 
-/// Whether times of both are of one clock: the host's name and, within a second, the wall clock's
-/// distance are the same.
+/// Whether the times of both have the same clock: the host names are equal, and so, within a
+/// second, are the offsets to the wall clock.
 bool same_clock(const Origin& a, const Origin& b);
 
 struct Joined {
-  /// Its tracks and devices have numbers of their own; Track::rank says whose each is.
+  /// Its tracks and devices are renumbered; Track::rank is the rank of each.
   Timeline timeline;
-  // Of each part:
-  std::vector<Time> shifts;                        ///< added to its times
-  std::vector<std::vector<std::uint32_t>> tracks;  ///< of each of its tracks
+  // These have an entry for each part.
+  std::vector<Time> shifts;                        ///< added to the times of the part
+  std::vector<std::vector<std::uint32_t>> tracks;  ///< the new number of each track of the part
 };
 
-/// In the order of the parts. Origin of the first one, without process and rank. Throws
-/// std::runtime_error where there are more events or devices than a timeline can have.
+/// Joins the parts in their order. The origin is that of the first part, without process and rank.
+/// Throws std::runtime_error if there are more events or devices than a timeline can have.
 Joined join(std::span<const Timeline> parts);
 
 }  // namespace penstock::trace::detail

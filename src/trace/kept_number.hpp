@@ -8,14 +8,14 @@
 
 namespace penstock::trace::detail {
 
-/// The number that a sink gave to a name or a track, kept as long as it is good: for one era of one
-/// sink. Any thread.
+/// The number of a name or a track in a sink. It is kept as long as it is valid: for one era of one
+/// sink. Any thread may use it.
 class KeptNumber {
  public:
-  /// `find()` asks the sink, where the number that is kept is no longer good.
+  /// `find()` asks the sink, if the kept number is no longer valid.
   template <class Find>
   std::uint32_t get(const EventSink& sink, Find find) {
-    const std::uint32_t era = sink.era();  // before find(), which may begin the next one
+    const std::uint32_t era = sink.era();  // before find(), which may begin the next era
     const std::uint64_t kept = kept_.load(std::memory_order_relaxed);
     if (kept >> 32 == era) return static_cast<std::uint32_t>(kept);
     const std::uint32_t number = find();

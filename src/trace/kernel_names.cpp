@@ -16,7 +16,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// Where the last parenthesis of the text, its parameters, opens; npos: it ends in none.
+/// Returns where the parameter list at the end of the text opens, or npos if the text ends in none.
 std::size_t parameters_of(std::string_view text) {
   if (text.ends_with(" const")) text.remove_suffix(6);
   if (!text.ends_with(')')) return std::string_view::npos;
@@ -28,7 +28,7 @@ std::size_t parameters_of(std::string_view text) {
   return std::string_view::npos;
 }
 
-/// Replaces what stands in angle brackets below this depth.
+/// Replaces the contents of angle brackets below this depth.
 std::string without_arguments(std::string_view name, int depth_kept) {
   std::string text;
   int depth = 0;
@@ -47,12 +47,13 @@ std::string without_parameters(std::string text) {
   return text;
 }
 
-/// What demangled_within_bounds leaves of a template's parameter.
+/// Whether the byte is the rest of a template parameter in the output of demangled_within_bounds.
 bool is_unresolved(char byte) {
   return static_cast<unsigned char>(byte) < 0x20;
 }
 
-/// Of one character of UTF-8. Terminals obey those from U+0080 to U+009F too.
+/// Whether one UTF-8 character is a control character. Terminals obey those from U+0080 to U+009F
+/// too.
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   if (character.size() == 1) return first < 0x20 || first == 0x7F;
@@ -112,11 +113,11 @@ std::string shortened(std::string_view whole, std::size_t width) {
 }
 
 std::string limited(std::string_view text, std::size_t width) {
-  std::size_t kept = 0, characters = 0;  // bytes of the first width - 2 characters
+  std::size_t kept = 0, characters = 0;  // size in bytes of the first width - 2 characters
   for (std::size_t at = 0; at < text.size(); ++at) {
     const bool continues = penstock::detail::continues_character(text[at]);
     if (!continues && characters++ + 2 == width) kept = at;
-    // Where the text is no UTF-8 a character may have any number of bytes.
+    // In a text that is not UTF-8, a character may have any number of bytes.
     if (characters > width || at >= 4 * width) return std::string(text.substr(0, kept)) + "..";
   }
   return std::string(text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What kinds and directions are called where people read, and an event that bears no name.
+// The labels that people read for kinds, directions and events without a name.
 
 #include <penstock/trace/timeline.hpp>
 
@@ -31,7 +31,7 @@ constexpr std::string_view label(Kind kind) {
   return "event";
 }
 
-/// Empty for Direction::none.
+/// Returns an empty string for Direction::none.
 constexpr std::string_view label(Direction direction) {
   switch (direction) {
     case Direction::none:
@@ -50,14 +50,14 @@ constexpr std::string_view label(Direction direction) {
   return "";
 }
 
-/// "#59a14f", without its alpha.
+/// Returns "#59a14f", for example, without the alpha value.
 inline std::string color_text(std::uint32_t color) {
   std::string text = "#";
   for (int shift = 20; shift >= 0; shift -= 4) text += "0123456789abcdef"[color >> shift & 0xf];
   return text;
 }
 
-/// Its name; without one "kernel", "copy host to device".
+/// Returns the event's name or, without one, "kernel" or "copy host to device", for example.
 inline std::string label(const Timeline& timeline, const Event& event) {
   if (!timeline.name(event).empty()) return timeline.name(event);
   std::string text(label(event.kind));

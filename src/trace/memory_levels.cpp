@@ -14,11 +14,11 @@ void sort_by_begin(std::vector<MemoryLevel>& levels) {
                    [](const MemoryLevel& a, const MemoryLevel& b) { return a.begin < b.begin; });
 }
 
-/// Of one device, in order.
+/// Merges pairs of levels of one device, which are in order.
 std::vector<MemoryLevel> half_of(const std::vector<MemoryLevel>& levels) {
   std::vector<MemoryLevel> half;
   for (std::size_t i = 0; i < levels.size(); ++i)
-    if (i % 2 == 0 || i + 1 == levels.size())  // the last one stays: it holds from then on
+    if (i % 2 == 0 || i + 1 == levels.size())  // the last one stays, because it holds from then on
       half.push_back(levels[i]);
     else
       half.back().bytes = std::max(half.back().bytes, levels[i].bytes);

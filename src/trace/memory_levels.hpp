@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// MemoryLevels: how much memory is taken on each device, as a backend sees it while a Session
-// records. Memory is bounded: where there are too many levels, two neighbours become one, with the
-// higher of them.
+// MemoryLevels: how much memory is in use on each device, as a backend sees it while a Session
+// records. Memory is bounded: if there are too many levels, two neighbours are merged into the
+// higher one.
 
 #include <penstock/trace/timeline.hpp>
 
@@ -20,10 +20,12 @@ class MemoryLevels {
     if (levels_.size() == kMost) levels_ = thinned(std::move(levels_), kMost / 2);
     levels_.push_back(level);
   }
-  /// Sorted. The level at `begin` begins there; a level that is the device's already is left out.
+  /// Returns the levels in order. The level at `begin` begins there. A level equal to the device's
+  /// present one is left out.
   std::vector<MemoryLevel> within(Time begin, Time end) const;
 
-  /// At most so many, or two for each device: of the levels that are left out, the highest is kept.
+  /// Keeps at most `most` levels, or two for each device. It drops no peak: the highest of the
+  /// merged levels is kept.
   static std::vector<MemoryLevel> thinned(std::vector<MemoryLevel> levels, std::size_t most);
 
  private:

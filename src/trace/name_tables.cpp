@@ -10,21 +10,21 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// Numbers of eras are never used again, by no tables.
+/// Returns a number for an era. No table reuses a number.
 std::uint32_t next_era() {
   static std::atomic<std::uint32_t> number{0};
   return ++number;
 }
 
-/// The first number behind the others. Numbers are used again after a long time, when whatever they
-/// stood for is long gone.
+/// Returns the number after the given ones. Numbers are reused only after a long time, when their
+/// earlier meaning is gone.
 std::uint32_t behind(std::uint32_t first, std::size_t count, std::uint32_t from) {
   constexpr std::uint32_t kMost = std::uint32_t{1} << 31;
   const std::uint64_t next = std::uint64_t{first} + count;
   return next < kMost ? static_cast<std::uint32_t>(next) : from;
 }
 
-/// Empty for a thread that has ended.
+/// Returns an empty string for a thread that has ended.
 std::string command_of(std::uint64_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/comm");
   std::string name;
@@ -32,8 +32,8 @@ std::string command_of(std::uint64_t thread) {
   return name;
 }
 
-/// What a thread is called that no tool was told a name of: empty where the program did not name it
-/// at all, since its name is inherited then.
+/// Returns the system's name of a thread that no tool has named. The result is empty if the program
+/// did not name it either, because the name is then inherited.
 std::string system_name(std::uint64_t thread) {
   const auto main = static_cast<std::uint64_t>(::getpid());
   if (thread == main) return "main thread";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// NameTables: the numbers by which events refer to names, threads and streams. Where only the last
-// moments of a run are kept, tables must not grow with the run: they begin anew with each era, and
-// the tables of eras are thrown away of which no event is left.
+// NameTables: the numbers by which events refer to names, threads and streams. If only the last
+// part of a run is kept, the tables must not grow with the run. So each era begins new tables, and
+// the tables of eras without remaining events are discarded.
 
 #include <penstock/trace/timeline.hpp>
 
@@ -21,27 +21,27 @@
 
 namespace penstock::trace::detail {
 
-using TrackKey = std::tuple<Track::Kind, int, std::uint64_t>;  // orders as a Timeline has them
+using TrackKey = std::tuple<Track::Kind, int, std::uint64_t>;  // in the order of a Timeline
 
 inline TrackKey key_of(const Track& track) {
   return {track.kind, track.device, track.id};
 }
 
-/// The names and tracks that were first used within one stretch of time. Numbers are those of the
-/// first ones and up.
+/// The names and tracks that were first used within one period of time. Their numbers count from
+/// first_name and first_track.
 struct Era {
   Time begin = 0;
-  std::uint32_t first_name = 1, first_track = 0;  // name 0 is "", in all eras
-  std::deque<std::string> names;                  // in place: `name_ids` points into them
+  std::uint32_t first_name = 1, first_track = 0;  // name 0 is "" in all eras
+  std::deque<std::string> names;  // elements do not move, because `name_ids` points into them
   std::unordered_map<std::string_view, std::uint32_t> name_ids;
   std::deque<Track> tracks;
   std::map<TrackKey, std::uint32_t> track_ids;
   std::uint64_t dropped = 0;  ///< events that a backend had to drop
 };
 
-/// What can be read while the tables go on.
+/// The part that can be read while the tables change.
 struct EraView {
-  std::shared_ptr<const Era> era;  ///< the names' owner; the rest of it must not be read
+  std::shared_ptr<const Era> era;  ///< owner of the names; do not read its other members
   Time begin = 0;
   std::uint32_t first_name = 0, first_track = 0;
   std::vector<const std::string*> names;
@@ -49,26 +49,27 @@ struct EraView {
   std::uint64_t dropped = 0;
 };
 
-/// One thread at a time, but for era().
+/// Use it on one thread at a time, except era().
 class NameTables {
  public:
-  /// An era lasts for `era` at least, and ends before that when it has `most_names`; 0: for good.
+  /// An era lasts at least for `era`, and ends earlier when it has `most_names`. 0: it never ends.
   NameTables(Time era, std::size_t most_names, Time (*clock)());
 
-  /// Of what is current; changes when numbers have to be asked for again. Never 0, never that of
-  /// other tables. A number stays good for events that are added within two more eras.
+  /// Returns the number of the current era. It changes when numbers must be requested again. It is
+  /// never 0 and never that of other tables. A number stays valid for events that are added within
+  /// two more eras.
   std::uint32_t era() const { return number_.load(std::memory_order_acquire); }
 
   bool knows(std::string_view name) const { return name.empty() || current().name_ids.count(name); }
   std::uint32_t name(std::string_view text);
-  /// Of a new thread the name is the system's, unless an event of the eras before has it.
+  /// A new thread gets the system's name, unless an event of earlier eras has the thread.
   std::uint32_t track(const Track& wanted);
   void name_track(const Track& wanted, std::string_view name);
   void drop(std::uint64_t events) { current().dropped += events; }
 
-  /// Ends the era if it is time to. What comes back may take long to destroy: do that elsewhere.
+  /// Ends the era if it is due. Destroying the result may take long, so do that elsewhere.
   [[nodiscard]] std::shared_ptr<const Era> age();
-  /// The oldest first.
+  /// Returns the oldest era first.
   std::vector<EraView> views() const;
   std::uint64_t take_dropped();
 

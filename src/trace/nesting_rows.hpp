@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Rows for the events of one track, so that in each row events nest.
+// Assigns the events of one track to rows, so that the events of each row nest.
 
 #include <penstock/trace/timeline.hpp>
 
@@ -15,8 +15,8 @@ namespace penstock::trace::detail {
 
 class NestingRows {
  public:
-  /// The first row that can take the event, which begins no earlier than those before: a row where
-  /// nothing is open, or whose innermost open event ends no earlier. O(log n).
+  /// Returns the first row that can take the event, which must not begin before the earlier ones.
+  /// That is a row with no open event, or one whose innermost open event ends no earlier. O(log n).
   std::size_t place(const Event& event);
 
   std::size_t size() const { return open_.size(); }
@@ -30,11 +30,11 @@ class NestingRows {
   void grow();
 
   std::vector<std::vector<Time>>
-      open_;  ///< of each row, the ends of its open events, innermost last
-  /// All open events, the first to end on top: within its row it is the innermost.
+      open_;  ///< for each row, the ends of its open events, innermost last
+  /// All open events, the first to end on top. Within its row that event is the innermost.
   std::priority_queue<EndAndRow, std::vector<EndAndRow>, std::greater<>> open_ends_;
-  /// A tournament: node k has the larger of 2k and 2k + 1; leaf `leaves_` + i has the latest end
-  /// that an event in row i may have. Rows that do not exist yet take any.
+  /// A tournament tree: node k has the larger of 2k and 2k + 1; leaf `leaves_` + i has the latest
+  /// end that an event in row i may have. A row that does not exist yet takes any event.
   std::vector<Time> room_;
   std::size_t leaves_ = 0;
 };

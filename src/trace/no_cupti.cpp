@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In place of cupti_backend.cpp where there are no headers of CUPTI.
+// Replaces cupti_backend.cpp if there are no CUPTI headers.
 
 #include "backend.hpp"
 

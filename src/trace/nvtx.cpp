@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NVTX's function table lets a tool attach to each function; those without a function here stay
-// empty. Of a program's shared libraries each may bring an NVTX of its own: all of them end here.
+// A tool can attach to each function in NVTX's function table; functions without an implementation
+// here stay empty. Each shared library of a program may contain an NVTX of its own; all of them
+// call this file.
 
 #include "nvtx.hpp"
 
@@ -10,8 +11,8 @@
 
 #include <cstdint>
 
-// NVTX's headers define it weak and null; this file gives it its value (below), and so is the one
-// that has to declare it.
+// NVTX's headers define this variable as weak and null. This file sets its value (below), so it has
+// to declare the variable.
 #define NVTX_STATIC_INJECTION_IMPL
 extern "C" int (*InitializeInjectionNvtx2_fnptr)(  // NOLINT(readability-identifier-naming)
     const void* (*)(std::uint32_t));
@@ -54,7 +55,7 @@ std::string text_of(const char* text) {
 
 // ---- Names
 
-// That are kept: a program may make and name any number.
+// These are limits, because a program may create and name any number.
 constexpr std::size_t kStreamNames = 1024, kThreadNames = 1024;
 
 struct StreamName {
@@ -67,15 +68,16 @@ struct Names {
   EventSink* sink = nullptr;
   const Backend* backend = nullptr;
   std::unordered_map<std::uint64_t, std::string> threads;
-  std::size_t threads_at_most = kThreadNames;  // before those that ended are looked for
-  std::deque<StreamName> streams;              // that may be gone; the last names last
-  std::map<std::uint64_t, StreamName> kept;  // that are there: resources of NVTX's, by their number
+  // At this number, the names of ended threads are removed.
+  std::size_t threads_at_most = kThreadNames;
+  std::deque<StreamName> streams;  // streams that may no longer exist; the latest names last
+  std::map<std::uint64_t, StreamName> kept;  // existing streams: NVTX resources by their number
   std::uint64_t last_kept = 0;
 };
 
 Names& names();
 
-/// As for ranges: nothing is told of a forked child.
+/// A forked child does not belong to the session, as for ranges.
 void watch_forks_for_names() {
   const auto lock = [] { names().mutex.lock(); };
   const auto unlock = [] { names().mutex.unlock(); };
@@ -99,7 +101,7 @@ bool is_alive(std::uint64_t thread) {
   return ::access(("/proc/self/task/" + std::to_string(thread)).c_str(), F_OK) == 0;
 }
 
-// The lock is held in these four.
+// The lock is held in these four functions.
 
 void forget_ended_threads(Names& all) {
   std::erase_if(all.threads, [](const auto& thread) { return !is_alive(thread.first); });
@@ -133,7 +135,7 @@ void name_thread(std::uint64_t thread, std::string name) {
   all.threads[thread] = std::move(name);
 }
 
-/// NVTX does not tell when such a stream is gone.
+/// NVTX does not tell when such a stream is destroyed.
 void name_stream(cudaStream_t stream, std::string name) {
   Names& all = names();
   const std::lock_guard lock(all.mutex);
@@ -143,8 +145,9 @@ void name_stream(cudaStream_t stream, std::string name) {
   if (all.sink != nullptr) tell(all, named);
 }
 
-// Whoever is about to destroy a stream ends its resource first, and that waits here while a session
-// that begins asks the driver for the stream: it is never asked for one that is gone.
+// A program that is about to destroy a stream ends the resource first. That call waits here while a
+// session that begins asks the driver for the stream, so the session never asks for a destroyed
+// stream.
 
 nvtxResourceHandle_t keep_stream(cudaStream_t stream, std::string name) {
   Names& all = names();
@@ -165,7 +168,7 @@ void end_kept_stream(nvtxResourceHandle_t resource) {
   all.kept.erase(found);
 }
 
-// ---- What NVTX calls
+// ---- Functions that NVTX calls
 
 template <class Signed>
 std::uint64_t not_negative(Signed value) {
@@ -218,7 +221,7 @@ OpenRange range_of(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attri
   return range;
 }
 
-/// Of streams alone; null for others.
+/// Registers streams only; returns null for other resources.
 nvtxResourceHandle_t begin_resource(nvtxDomainHandle_t, nvtxResourceAttributes_t* attributes) {
   if (attributes == nullptr || attributes->identifierType != NVTX_RESOURCE_TYPE_CUDART_STREAM)
     return nullptr;
@@ -279,7 +282,7 @@ struct Texts {
   std::unordered_map<std::string, std::unique_ptr<Text>> known;
 };
 
-/// Of one kind of handle. A forked child goes on with them.
+/// The objects behind one kind of handle. A forked child continues to use them.
 template <class Handle>
 Texts& texts() {
   static Texts& all = []() -> Texts& {
@@ -290,7 +293,7 @@ Texts& texts() {
   return all;
 }
 
-/// The text itself is the handle; of each there is one.
+/// The text itself is the handle; there is one object per text.
 template <class Handle>
 Handle registered(std::string text) {
   Texts& all = texts<Handle>();
@@ -300,8 +303,8 @@ Handle registered(std::string text) {
   return reinterpret_cast<Handle>(known.get());
 }
 
-/// Made before there is a second thread: a child that is forked while another thread makes them
-/// would wait for that thread for ever.
+/// These are made before a second thread exists. Otherwise a child that is forked while another
+/// thread makes them would wait for that thread forever.
 [[maybe_unused]] const bool all_made = [] {
   default_domain();
   names();
@@ -343,7 +346,7 @@ void attach_domains(Table table, unsigned size) {
       +[](const wchar_t* name) { return registered<Domain>(narrow(name)); });
 }
 
-/// The runtime's streams and the driver's are one.
+/// Streams of the runtime and of the driver are the same.
 void attach_streams(Table table, unsigned size, unsigned ascii, unsigned unicode) {
   attach(
       table, size, ascii, +[](void* stream, const char* name) {
@@ -382,11 +385,11 @@ void stop_names() {
 
 }  // namespace penstock::trace::detail
 
-// ---- What NVTX looks for
+// ---- Symbols that NVTX looks for
 
 namespace {
 
-/// 1: from now on NVTX calls what was attached.
+/// Returns 1: NVTX calls the attached functions from now on.
 int initialise(NvtxGetExportTableFunc_t get_export_table) {
   using namespace penstock::trace::detail;
   const auto* const callbacks =
@@ -408,15 +411,15 @@ int initialise(NvtxGetExportTableFunc_t get_export_table) {
 }  // namespace
 
 extern "C" {
-/// In a program that is linked with this library. A library that NVTX_INJECTION64_PATH names goes
-/// first.
-#ifdef NVTX_DYNAMIC_EXPORT  // The headers since CUDA 12.9: they leave it to this file.
+/// This is for a program that is linked with this library. A library that NVTX_INJECTION64_PATH
+/// names has priority.
+#ifdef NVTX_DYNAMIC_EXPORT  // The headers since CUDA 12.9 leave it to this file.
 NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = &initialise;
 #else  // The headers before CUDA 12.9 define it all the same: it gets its value when the program
        // starts.
 [[maybe_unused]] static const bool is_set = (InitializeInjectionNvtx2_fnptr = &initialise, true);
 #endif
-/// In a library that is injected.
+/// This is for an injected library.
 int InitializeInjectionNvtx2(  // NOLINT(readability-identifier-naming)
     NvtxGetExportTableFunc_t get_export_table) {
   return initialise(get_export_table);

@@ -21,7 +21,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// As a shell would take it.
+/// Quotes a word for a shell.
 std::string shell_quoted(const std::string& word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
@@ -46,7 +46,7 @@ std::string command_line() {
   return text;
 }
 
-/// -1: the variable is no number.
+/// Returns -1 if the variable is not a number.
 int number_in(const penstock::detail::Lookup& value, const char* name) {
   try {
     return penstock::detail::Environment(value).number(name);
@@ -55,7 +55,7 @@ int number_in(const penstock::detail::Lookup& value, const char* name) {
   }
 }
 
-/// Of variables that do not say all that a Ranks has.
+/// Finds the place if the variables do not give everything that Ranks needs.
 Place incomplete_place(const penstock::detail::Lookup& value) {
   using penstock::detail::by_hand, penstock::detail::open_mpi;
   struct Variables {
@@ -71,7 +71,7 @@ Place incomplete_place(const penstock::detail::Lookup& value) {
   return {};
 }
 
-/// "2026-11-23 07:15:30 UTC"
+/// Returns "2026-11-23 07:15:30 UTC", for example.
 std::string in_utc(Time nanoseconds) {
   const std::time_t seconds = nanoseconds / 1'000'000'000;
   std::tm parts{};

@@ -19,7 +19,7 @@ namespace {
 using detail::EventColumns;
 using programs::OutputFile;
 
-/// Data stand in elements that no browser runs or shows: nothing of them is ever code.
+/// The data are in elements that browsers neither run nor show, so no data are ever executed.
 void write_column(OutputFile& file, std::string_view name, const std::string& column) {
   file.write("<script type=\"text/plain\" id=\"column-" + std::string(name) + "\">");
   file.write(detail::base64(column));

@@ -18,8 +18,8 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// What is recorded, between start_ranges and stop_ranges. Its members are written while it is
-/// closed, and no thread is within add().
+/// The recording window, between start_ranges and stop_ranges. Its members are written only while
+/// it is closed and no thread is within add().
 struct Window {
   std::atomic<bool> open{false};
   EventSink* sink = nullptr;
@@ -28,10 +28,10 @@ struct Window {
   Time time() const { return open.load(std::memory_order_acquire) ? now() : 0; }
 };
 
-/// The ranges of one thread that are open. The lock is its own but for the end of a window.
+/// The open ranges of one thread. Only the end of a window takes the lock of another thread.
 struct ThreadRanges {
   std::mutex mutex;
-  std::vector<OpenRange> stack;  ///< of all domains: the ranges of each nest
+  std::vector<OpenRange> stack;  ///< of all domains; the ranges of each domain nest
   const std::uint64_t thread = this_thread_id();
   KeptNumber track;
 };
@@ -44,14 +44,14 @@ struct StartedRange {
 
 struct Ranges {
   Window window;
-  std::mutex mutex;  // of what follows; taken before those of the threads
+  std::mutex mutex;  // guards the following members; taken before the locks of the threads
   std::vector<ThreadRanges*> threads;
-  std::map<std::uint64_t, StartedRange> started;  // in the order in which they began
+  std::map<std::uint64_t, StartedRange> started;  // in the order of their begins
   std::uint64_t last_started = 0;
 };
 
-/// A forked child has this thread alone: locks of others would stay closed there, and what it would
-/// record into is its parent's.
+/// A forked child has only this thread. The locks of other threads would stay locked there, and the
+/// sink belongs to its parent.
 void watch_forks_for_ranges();
 
 Ranges& ranges() {
@@ -62,7 +62,7 @@ Ranges& ranges() {
   return all;
 }
 
-// Before there is a second thread: see nvtx.cpp.
+// It is made before a second thread exists; see nvtx.cpp.
 [[maybe_unused]] const Ranges& made_early = ranges();
 
 Event event_of(const Window& window, const OpenRange& range, std::uint32_t track, Time end) {
@@ -88,7 +88,8 @@ std::uint32_t track_of(ThreadRanges& thread, const Window& window) {
   return thread.track.get(*window.sink, [&] { return window.sink->thread_track(thread.thread); });
 }
 
-/// What a program begins and never ends must not fill the memory: the oldest ones are forgotten.
+/// The oldest ranges are discarded, so that a program that never ends its ranges does not fill the
+/// memory.
 template <class Open>
 void forget_oldest(Open& open) {
   constexpr std::size_t kMost = 1 << 14;
@@ -96,7 +97,7 @@ void forget_oldest(Open& open) {
   open.erase(open.begin(), std::next(open.begin(), kMost / 2));
 }
 
-/// Takes the thread's ranges out of the registry when it ends; what is open then ends with it.
+/// Removes the thread's ranges from the registry when the thread ends. Its open ranges end with it.
 class AtThreadEnd {
  public:
   ~AtThreadEnd();
@@ -105,7 +106,7 @@ class AtThreadEnd {
 thread_local constinit ThreadRanges* own_ranges = nullptr;
 thread_local constinit bool thread_ends = false;
 
-/// Null when the thread is in its last destructors.
+/// Returns null when the thread is running its last destructors.
 ThreadRanges* this_thread_ranges() {
   if (own_ranges == nullptr && !thread_ends) {
     thread_local const AtThreadEnd at_end;
@@ -171,7 +172,7 @@ int push_range(OpenRange range) {
     thread->stack.push_back(std::move(range));
     depth = static_cast<int>(thread->stack.size()) - 1;
   }
-  if (stalls) tell_of_stall();  // behind the push, so that the dump has the range
+  if (stalls) tell_of_stall();  // after the push, so that the dump has the range
   return depth;
 }
 
@@ -221,7 +222,8 @@ void stop_ranges(Time end) {
   const std::lock_guard lock(all.mutex);
   if (!all.window.open.exchange(false)) return;
   for (ThreadRanges* const thread : all.threads) {
-    const std::lock_guard thread_lock(thread->mutex);  // Whoever saw the window open is through.
+    // With this lock, no thread that saw the window open is still in add().
+    const std::lock_guard thread_lock(thread->mutex);
     for (const OpenRange& range : thread->stack)
       add(all.window, range, track_of(*thread, all.window), end);
   }
@@ -240,7 +242,8 @@ RangesUnderWay open_ranges() {
   }
   for (ThreadRanges* const thread : all.threads) {
     const std::lock_guard thread_lock(thread->mutex);
-    const Time moment = open.moments[thread->thread] = now();  // its ranges end before, or later
+    // Each range of the thread ends before this moment or later.
+    const Time moment = open.moments[thread->thread] = now();
     for (const OpenRange& range : thread->stack)
       open.events.push_back(event_of(window, range, track_of(*thread, window), moment));
   }

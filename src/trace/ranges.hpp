@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The named ranges of a program's threads, as NVTX tells of them (nvtx.cpp): which are open, and,
-// between start_ranges and stop_ranges, their events. Every function may be called from any thread.
+// The named ranges of a program's threads, as NVTX reports them (nvtx.cpp): the open ranges and,
+// between start_ranges and stop_ranges, their events. Any thread may call every function.
 
 #include <penstock/trace/timeline.hpp>
 
@@ -14,9 +14,9 @@
 
 namespace penstock::trace::detail {
 
-// What the program registers is there for good: it may use a handle as long as it likes.
+// Registered texts are never destroyed, because a program may use a handle at any time.
 
-/// A text, and its number in the sink of one recording.
+/// A text and its number in the sink of one recording.
 class Text {
  public:
   explicit Text(std::string text) : text_(std::move(text)), is_stall_(text_ == "stall") {}
@@ -25,7 +25,7 @@ class Text {
     return number_.get(sink, [&] { return sink.name(text_); });
   }
   const std::string& text() const { return text_; }
-  /// penstock::markers::stall, if the domain is penstock's.
+  /// Whether this is penstock::markers::stall; it requires the domain of penstock.
   bool is_stall() const { return is_stall_; }
 
  private:
@@ -37,31 +37,32 @@ class Text {
 /// A range that has begun.
 struct OpenRange {
   Text* domain = nullptr;
-  Text* registered = nullptr;  ///< its name; null: `text` is
+  Text* registered = nullptr;  ///< its name; null: see `text`
   std::string text;
   std::uint64_t payload = 0;
   std::uint32_t color = 0;  ///< as in Event
   Time begin = 0;           ///< 0: nothing was recorded then
 };
 
-/// The range nests in those of its domain on this thread. Returns how many are around it.
+/// Pushes a range, which nests in those of its domain on this thread. Returns how many ranges
+/// contain it.
 int push_range(OpenRange range);
-/// Ends the innermost one of the domain. Negative: there is none.
+/// Ends the innermost range of the domain. Returns a negative number if there is none.
 int pop_range(Text& domain);
 
-/// A range that any thread may end; it is shown on the thread that began it.
+/// Starts a range that any thread may end. It is shown on the thread that began it.
 std::uint64_t start_range(OpenRange range);
 void end_range(std::uint64_t id);
 
-/// `callback` is called on each thread that is about to throw a StallError; null: nothing is.
+/// Makes each thread that is about to throw a StallError call `callback`; null: none.
 void call_at_stalls(void (*callback)());
 
-/// Ranges go into the sink, with what lies after `begin` of those that are open already.
+/// From now on ranges go into the sink. Ranges that are open already are recorded from `begin` on.
 void start_ranges(EventSink& sink, Time begin);
-/// No range goes into the sink any more once this has returned; those that are open are cut to
-/// `end`. Does nothing when none are recorded.
+/// After this returns, no range goes into the sink. Open ranges are cut to `end`. Does nothing if
+/// nothing is recorded.
 void stop_ranges(Time end);
-/// Ranges go on. Each thread waits while its own are copied.
+/// Returns the open ranges; recording continues. Each thread waits while its own ranges are copied.
 RangesUnderWay open_ranges();
 
 }  // namespace penstock::trace::detail

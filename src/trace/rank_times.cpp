@@ -17,7 +17,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-// A cause takes a look at the whole timeline.
+// The cause of a gap is searched in the whole timeline, so only this many gaps get one.
 constexpr std::size_t kGapsWithCause = 200;
 constexpr double kStandsOut = 0.02;
 
@@ -41,13 +41,13 @@ Part part_of(Cause cause) {
   return Part::unknown;
 }
 
-/// Times of one device within the measured time, each moment once.
+/// The time of one device within the measured time, each moment counted once.
 class DeviceParts {
  public:
   DeviceParts(const Activity& activity, const Steps& steps, RankTimes& rank)
       : activity_(activity), steps_(steps), rank_(rank) {}
 
-  /// `count`: steps.
+  /// Measures the busiest device; the times are divided by `count`, the number of steps.
   void take(double count) {
     count_ = count;
     const std::vector<DeviceWork> work = activity_.work_within(steps_.measured());
@@ -127,7 +127,7 @@ class DeviceParts {
   double count_ = 1;
 };
 
-/// The mean over all ranks but one, of what `value` says of each.
+/// Returns the mean of `value` over all ranks except one.
 template <class Value>
 double mean_of_others(const std::vector<RankTimes>& ranks, std::size_t but, Value value) {
   double sum = 0;
@@ -143,7 +143,7 @@ double at(const std::map<std::string, double>& values, const std::string& name) 
 
 using Values = std::map<std::string, double> RankTimes::*;
 
-/// "; its 'fill' takes 9.81 ms, 3.20 ms on the others": where the difference is the largest.
+/// Returns "; its 'fill' takes 9.81 ms, 3.20 ms on the others", for the largest difference.
 std::string largest_difference(const std::vector<RankTimes>& ranks, std::size_t index,
                                Values values) {
   std::string name;
@@ -243,7 +243,7 @@ RankTimes::RankTimes(const Timeline& timeline, const ReportOptions& options)
   const Steps steps(activity, options.step, options.first_step);
   const auto count = static_cast<double>(std::max<std::uint64_t>(1, report.steps));
   DeviceParts(activity, steps, *this).take(count);
-  // A range in which a thread waits is not what is slow.
+  // A range in which a thread waits is not the slow one.
   for (const RangeTimes& range : report.ranges)
     if (range.name == "fill" || range.name == "load" || range.name == "decode")
       inputs[range.name] = std::max(inputs[range.name], static_cast<double>(range.mean));

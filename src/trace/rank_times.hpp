@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// RankTimes: what the ranks of a job did with their steps, and which of them the others wait for.
+// RankTimes: how each rank of a job spends its steps, and for which rank the others wait.
 //
-// Ranks that add up their gradients take their steps together: all steps are as long as those of
-// the slowest rank. What tells it is its own time, which is the step without the time in which the
-// device did nothing but communicate; the others spend theirs waiting within the communication.
+// Ranks that add up their gradients take their steps together, so every rank's steps are as long as
+// those of the slowest rank. The slowest rank is found by its own time: the step without the time
+// in which the device only communicated. The other ranks spend the difference waiting within the
+// communication.
 
 #include <penstock/trace/findings.hpp>
 #include <penstock/trace/report.hpp>
@@ -18,37 +19,37 @@
 
 namespace penstock::trace::detail {
 
-/// Each moment of a step is of one of them: of the first one that is true of it.
+/// Each moment of a step belongs to one part: the first one that applies.
 enum class Part : std::uint8_t {
-  kernels,        ///< kernels and fills run that do not communicate
-  communication,  ///< kernels that do; or nothing, while the host waits for other ranks
-  copies,         ///< copies alone
-  // Nothing runs, for the reason of the same name (Cause):
+  kernels,        ///< kernels and fills that do not communicate
+  communication,  ///< kernels that do; or an idle device while the host waits for other ranks
+  copies,         ///< only copies run
+  // Nothing runs, for the reason with the same name (Cause).
   input,
   blocking_call,
   allocation,
   pageable_copy,
   submission,
   program,
-  unknown,  ///< or in one of the shorter gaps
+  unknown,  ///< unknown, or one of the shorter gaps
 };
 inline constexpr std::size_t kParts = 10;
 
-/// "kernels", "waits for input" ...
+/// Returns "kernels" or "waits for input", for example.
 std::string_view to_string(Part part);
 
-/// Nanoseconds of a step, on the mean; of all the timeline where there are no steps.
+/// Mean nanoseconds of a step, or of the whole timeline if there are no steps.
 struct RankTimes {
   int rank = 0;
   Report report;
   std::vector<Finding> findings;
   std::array<double, kParts> parts{};
-  /// Of the time without work, what the CPU did then: the most of it. By part.
+  /// What the CPU did most in the time without work, by part.
   std::array<std::string, kParts> cpu;
-  std::map<std::string, double> kernels;  ///< by name, those of Part::kernels
-  std::map<std::string, double> inputs;   ///< a range's mean, by name: "fill" and its like
+  std::map<std::string, double> kernels;  ///< by name; those of Part::kernels
+  std::map<std::string, double> inputs;   ///< by name: the mean of a range such as "fill"
 
-  /// Of a device that does the most.
+  /// Measures the device with the most work.
   RankTimes(const Timeline& timeline, const ReportOptions& options);
 
   double step() const;
@@ -56,20 +57,20 @@ struct RankTimes {
   double operator[](Part part) const { return parts[static_cast<std::size_t>(part)]; }
 };
 
-/// By name: NCCL's kernels, and whatever is called an all-reduce.
+/// Decides by the name: NCCL's kernels, and all kernels whose name contains all-reduce.
 bool communicates(std::string_view name);
 
 struct Slowest {
-  std::size_t index = 0;      ///< into the ranks
-  double excess = 0;          ///< ns a step: its own time, less the mean of the others'
-  double share = 0;           ///< of the mean of the others'
-  Part part = Part::kernels;  ///< what explains the most of it
+  std::size_t index = 0;      ///< index into the ranks
+  double excess = 0;          ///< ns per step: its own time minus the mean of the others'
+  double share = 0;           ///< relative to the mean of the others
+  Part part = Part::kernels;  ///< the part that explains most of it
   double part_excess = 0;
   std::string reason;       ///< "waits for its batches (in 'get batch'): source-bound"
-  bool stands_out = false;  ///< by 2 % or more
+  bool stands_out = false;  ///< the excess is at least 2 %
 };
 
-/// Of two ranks or more.
+/// Requires at least two ranks.
 Slowest slowest_of(const std::vector<RankTimes>& ranks);
 
 }  // namespace penstock::trace::detail

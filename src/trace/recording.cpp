@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file: magic and version; the timeline; the hash of all that. Numbers as this machine has
-// them in memory, texts and lists behind their lengths.
+// The file consists of a magic number and the version, the timeline, and the hash of both. Numbers
+// have this machine's memory format; the lengths of texts and lists precede them.
 
 #include <penstock/trace/recording.hpp>
 
@@ -25,15 +25,16 @@ namespace penstock::trace {
 
 namespace {
 
-// Ends with a byte that is no text and a line break: a file that was sent as text is told.
+// It ends with a byte that is not text and a line break, so a file that was transferred as text is
+// detected.
 constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
                                       ' ', 't', 'r', 'a', 'c', 'e', '\xb1', '\n'};
 constexpr std::uint32_t kVersion = 4;
-// An event in the file: its members without the padding.
+// The size of an event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2 + 4;
 constexpr std::size_t kLevelBytes = 3 * 8;
 constexpr int kDevicesAtMost = 4096;  // more than a process can have
-// Of times, and of what is summed up of them: half of what a Time holds.
+// The limit of times and of their sums: half of the range of Time.
 constexpr Time kMostTime = Time{1} << 62;
 
 // ---- Writing
@@ -56,7 +57,7 @@ class Writer {
     file_.write(data, size);
   }
 
-  /// The file is there now.
+  /// Completes the file, which exists afterwards.
   void finish() {
     number(hash_.value());
     file_.commit();
@@ -108,7 +109,7 @@ void write(Writer& out, const MemoryLevel& level) {
 
 // ---- Reading
 
-/// Pipes and devices may have no end. Of a folder read() says that it is one.
+/// Pipes and devices may have no end. For a folder, read() gives the error.
 bool is_regular_or_folder(int file) {
   struct stat status {};
   return ::fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
@@ -117,7 +118,7 @@ bool is_regular_or_folder(int file) {
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : path_(path) {
-    // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+    // With O_NONBLOCK, opening a pipe without a writer does not wait forever.
     const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (file < 0) refuse(std::strerror(errno));  // NOLINT(concurrency-mt-unsafe)
     if (!is_regular_or_folder(file)) {
@@ -126,7 +127,7 @@ class Reader {
     }
     std::string buffer(std::size_t{1} << 16, '\0');
     ::ssize_t got = 0;
-    // What is no recording is not read on.
+    // If the file is not a recording, the rest is not read.
     while (begins_as_recording() && (got = ::read(file, buffer.data(), buffer.size())) > 0)
       data_.append(buffer.data(), static_cast<std::size_t>(got));
     const int error = errno;
@@ -140,8 +141,8 @@ class Reader {
     bytes(reinterpret_cast<char*>(&value), sizeof value);
     return value;
   }
-  /// Of things of at least `each` bytes: what the file has no room for is damage, and is not
-  /// allocated.
+  /// Reads the number of items of at least `each` bytes. A number that does not fit the file is
+  /// damage, and nothing is allocated for it.
   std::size_t count(std::size_t each) {
     const auto value = number<std::uint64_t>();
     if (value > (data_.size() - place_) / each) refuse_damage("it ends too early");
@@ -247,7 +248,8 @@ MemoryLevel read_level(Reader& in) {
   return level;
 }
 
-/// So that no sum of times overflows: of the events' durations, of what each device lost.
+/// Makes sure that no sum of times overflows: of the events' durations, and of the losses of each
+/// device.
 void check_times(const Reader& in, const Timeline& timeline) {
   in.require(timeline.origin.wall_clock >= 0 && timeline.origin.wall_clock <= kMostTime,
              "a year that no clock shows");
@@ -272,7 +274,7 @@ void check(const Reader& in, const Timeline& timeline) {
   for (const Track& track : timeline.tracks) {
     in.require(kind <= track.kind, "a stream after a thread");
     kind = track.kind;
-    // Views have a row for each device up to the last.
+    // Views have a row for each device up to the last one.
     in.require(kind == Track::Kind::thread || (track.device >= 0 && track.device < kDevicesAtMost),
                "a stream of no device");
   }

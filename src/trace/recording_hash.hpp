@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The hash at the end of a recording, of all that is before it.
+// The hash at the end of a recording, over all bytes before it.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace penstock::trace::detail {
 
-/// Of bytes in order, wherever they are cut.
+/// The hash depends on the order of the bytes, not on how they are split.
 class RecordingHash {
  public:
   void add(const char* data, std::size_t bytes) {
@@ -25,7 +25,7 @@ class RecordingHash {
     }
   }
   std::uint64_t value() {
-    mix();  // what is left, and how much that is
+    mix();  // adds the remaining bytes and their number
     return hash_;
   }
 

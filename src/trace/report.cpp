@@ -29,7 +29,7 @@ void sort_by_total(std::vector<Times>& times) {
                    [](const Times& a, const Times& b) { return a.total > b.total; });
 }
 
-/// Count, total and longest, of events or of what was summed up before.
+/// Count, total and longest time, of events or of other sums.
 struct Sum {
   std::uint64_t count = 0;
   Time total = 0, longest = 0;
@@ -45,7 +45,7 @@ struct Sum {
 
 // ---- Ranges -------------------------------------------------------------------------------------
 
-/// The device's work by the call that submitted it.
+/// Finds the device's work by the call that submitted it.
 class Submissions {
  public:
   explicit Submissions(const Activity& activity) : events_(activity.timeline().events) {
@@ -71,18 +71,18 @@ class Submissions {
     return static_cast<std::uint32_t>(&event - events_.data());
   }
   const std::vector<Event>& events_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> work_;  // call, event; sorted
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> work_;  // (call, event), sorted
 };
 
 /// Ranges of one name and domain.
 struct RangeGroup {
   std::vector<Time> durations;
-  std::vector<std::uint32_t> work;  ///< events on devices that were submitted within
-  bool too_deep = false;            ///< some of that is not known
+  std::vector<std::uint32_t> work;  ///< events on devices that were submitted within these ranges
+  bool too_deep = false;            ///< some of that work is not known
 };
 
-/// Open groups around a call to which its work is attributed. More of them would make time and
-/// memory quadratic in a recording that is made for it.
+/// The number of open groups around a call to which its work is attributed. Without a limit, a
+/// malicious recording could make time and memory quadratic.
 constexpr std::size_t kDeepest = 64;
 
 struct OpenRange {
@@ -90,7 +90,7 @@ struct OpenRange {
   RangeGroup* group;
 };
 
-/// A group is open until its last range ends, however many of them there are at a time.
+/// A group is open until its last range ends, even if several of its ranges overlap.
 void open_in(std::vector<OpenRange>& around, RangeGroup& group, Time end) {
   const auto found = std::find_if(around.begin(), around.end(),
                                   [&](const OpenRange& range) { return range.group == &group; });
@@ -102,15 +102,15 @@ void open_in(std::vector<OpenRange>& around, RangeGroup& group, Time end) {
     group.too_deep = true;
 }
 
-/// Characters. A domain stands beside each of its ranges.
+/// The limit in characters. A domain is repeated for each of its ranges.
 constexpr std::size_t kLongestDomain = 200;
 
 using RangeGroups = std::map<std::pair<std::uint32_t, std::uint32_t>, RangeGroup>;
 
-/// What of the range lies within the window; negative: nothing.
+/// Returns how much of the range lies within the window, or a negative number if it lies outside.
 Time part_within(const Event& range, const Interval& window) {
   if (range.begin >= window.end) return -1;
-  // A range without length is within, one that ends where the window begins is not.
+  // A range without length can lie within; a range that ends where the window begins cannot.
   if (range.end <= window.begin && range.begin < window.begin) return -1;
   return std::min(range.end, window.end) - std::max(range.begin, window.begin);
 }
@@ -172,7 +172,8 @@ std::vector<RangeTimes> range_times(const Activity& activity, const Steps& steps
 
 // ---- Kernels, copies, calls ---------------------------------------------------------------------
 
-/// Events by name, of those that `wanted` accepts; several names may be the same to people.
+/// Groups the events that `wanted` accepts by their readable names; several names may become the
+/// same.
 template <class Wanted, class NameOf>
 std::map<std::string, Sum> sums_by_name(const Timeline& timeline, Wanted wanted, NameOf name_of) {
   std::map<std::pair<std::uint32_t, Kind>, std::pair<const Event*, Sum>> sums;
@@ -201,8 +202,8 @@ std::vector<KernelTimes> kernel_times(const Activity& activity, const Interval& 
   return all;
 }
 
-/// When threads of penstock wait for copies, and poll them meanwhile: a worker in "wait for
-/// memory", the thread of a Readback outside of its ranges.
+/// Finds the times in which threads of penstock poll for copies: a worker in "wait for memory", or
+/// the thread of a Readback outside of its ranges.
 class PollingTimes {
  public:
   explicit PollingTimes(const Timeline& timeline) : timeline_(timeline) {
@@ -257,7 +258,8 @@ double seconds(Time time) {
   return static_cast<double>(time) / 1e9;
 }
 
-/// Bytes a second by direction: what the options say, else the best of all large copies.
+/// Returns bytes per second by direction: the value in the options, else the best of all large
+/// copies.
 std::map<Direction, double> best_rates(const Timeline& timeline, const ReportOptions& options) {
   constexpr std::uint64_t kLarge = 1 << 20;
   std::map<Direction, double> best;

@@ -60,7 +60,7 @@ void add(JsonText& json, const Finding& finding, Time zero) {
   json.member("evidence", finding.evidence).member("remedy", finding.remedy);
 }
 
-/// `zero`: where the rows have moments.
+/// `zero` is for rows with moments.
 template <class Rows, class... Zero>
 void add_rows(JsonText& json, const Rows& rows, Zero... zero) {
   json.begin_array();

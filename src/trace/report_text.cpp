@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Report as people read it.
+// Writes a Report as text for people.
 
 #include <penstock/trace/call_traits.hpp>
 #include <penstock/trace/report.hpp>
@@ -20,13 +20,13 @@ namespace {
 
 using namespace detail;
 
-// Rows of each table, so that all of them, with their titles, stay below 100 lines.
+// The number of rows of each table. All tables with their titles stay below 100 lines.
 constexpr std::size_t kRanges = 16, kDevices = 8, kMemory = 3, kKernels = 14, kCopies = 8,
                       kCalls = 12, kGaps = 10;
 constexpr std::size_t kColumns = 110;
-constexpr std::size_t kCpu = 46;  // columns of what the CPU did
+constexpr std::size_t kCpu = 46;  // columns for the activity of the CPU
 
-/// Cuts or fills the text to `width` characters (std::setw counts bytes).
+/// Cuts or pads the text to `width` characters (std::setw counts bytes).
 std::string left(std::string_view text, std::size_t width) {
   std::string cell = shortened(text, width);
   return cell.append(width - width_of(cell), ' ');
@@ -37,10 +37,10 @@ std::string right(std::string_view text, std::size_t width) {
   return std::string(length < width ? width - length : 0, ' ').append(text);
 }
 
-/// The first rows of a table, and how many there are besides.
+/// Prints the first rows of a table, and the number of the other ones.
 template <class Row, class Print>
 void print_rows(std::ostream& out, const std::vector<Row>& rows, std::size_t most, Print print) {
-  // One more takes no more space than saying that there is one more.
+  // One more row takes no more space than the line that says there is one more.
   const std::size_t shown = rows.size() <= most + 1 ? rows.size() : most;
   for (std::size_t i = 0; i < shown; ++i) print(rows[i]);
   if (shown < rows.size()) out << "  ... and " << rows.size() - shown << " more\n";
@@ -178,7 +178,8 @@ std::string cost_of(const std::string& call) {
   return cost;
 }
 
-/// The dearest ones; those that may cost the loop its pace are never left out for others.
+/// Returns the most expensive calls. A call that may slow the loop down is never left out in favour
+/// of others.
 std::vector<CallTimes> calls_to_show(const Report& report) {
   std::vector<CallTimes> calls = report.calls;
   if (calls.size() <= kCalls) return calls;
@@ -237,7 +238,7 @@ std::ostream& operator<<(std::ostream& out, const Report& report) {
   print_calls(text, report);
   print_gaps(text, report);
   std::string all = text.str();
-  all.pop_back();  // the last line's end is the caller's
+  all.pop_back();  // the caller adds the end of the last line
   return out << all;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The rules behind find(): each looks at a timeline for one thing.
+// The rules of find(); each rule looks for one kind of problem in a timeline.
 
 #include <penstock/trace/findings.hpp>
 
@@ -14,7 +14,7 @@
 
 namespace penstock::trace::detail {
 
-/// A part of the time that is worth a change.
+/// A share of the time that justifies a change.
 inline constexpr double kWorthwhile = 0.02;
 
 struct Subject {
@@ -23,20 +23,22 @@ struct Subject {
   const Steps& steps;
   const RuleOptions& options;
 
-  /// Of the measured time. Threads may cost more than that together: at most 1.
+  /// Returns the share of the measured time. Threads together may cost more than that, so it is
+  /// limited to 1.
   double share(Time cost) const;
-  /// Of what the devices lost, the mean.
+  /// Returns the mean loss per device.
   Time per_device(Time lost) const;
-  /// Submitted (or begun, where that is not known) within a step that counts.
+  /// Whether the event was submitted within a step that counts. If that is not known, its begin
+  /// decides.
   bool counts(const Event& event) const;
 };
 
-/// Puts together what events of one rule cost, and which was the worst.
+/// Sums the cost of the events of one rule, and finds the worst.
 class Tally {
  public:
   void add(const Event& event, Time cost) {
     ++count;
-    // One call may have put much on streams, and counts for each.
+    // One call may have submitted many operations, and counts for each of them.
     if (__builtin_add_overflow(total, cost, &total)) total = std::numeric_limits<Time>::max();
     if (worst == nullptr || cost > longest) {
       worst = &event;

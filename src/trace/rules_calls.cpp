@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules about calls: what does not belong into a loop.
+// Rules about calls that do not belong in a loop.
 
 #include <penstock/trace/call_traits.hpp>
 
@@ -14,7 +14,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// Calls by name, in a step.
+/// Counts calls by name within a step.
 class CallTally : public Tally {
  public:
   void add(const Event& call) {
@@ -23,7 +23,7 @@ class CallTally : public Tally {
     by_name.add(call, call.duration());
   }
 
-  /// "cudaMalloc (12 times) and 2 others", the dearest first.
+  /// Returns "cudaMalloc (12 times) and 2 others", for example, the most expensive first.
   std::string names(const Timeline& timeline) const {
     const auto dearest = std::max_element(
         names_.begin(), names_.end(),
@@ -38,7 +38,7 @@ class CallTally : public Tally {
   std::map<std::uint32_t, Tally> names_;
 };
 
-/// traits_of, once for each name.
+/// Calls traits_of only once for each name.
 class TraitsByName {
  public:
   const CallTraits& of(const Timeline& timeline, const Event& call) {
@@ -64,7 +64,7 @@ Found find_blocking_calls(const Subject& subject) {
   for (const Event& event : timeline.events) {
     if (event.kind != Kind::call) continue;
     const CallTraits& traits = traits_by_name.of(timeline, event);
-    // Synchronous copies and frees block as well: they have rules of their own.
+    // Synchronous copies and frees block as well, but other rules find them.
     if (!traits.blocking || traits.launching || traits.allocating) continue;
     if (subject.steps.contains(event.begin, event.track)) tally.add(event);
   }

@@ -17,13 +17,14 @@ std::string where(const Subject& subject, const Event& event) {
   return title(subject.timeline.track(event));
 }
 
-/// The host waited for this long: for as long as the call took.
+/// Returns how long the host waited: as long as the call took.
 Time waited(const Subject& subject, const Event& event) {
   const Event* call = subject.activity.submitter(event);
   return call == nullptr ? event.duration() : call->duration();
 }
 
-/// Which calls are a copy's, and not that of a graph with copies in it. Looks at each name once.
+/// Finds the calls that are copies, as opposed to graphs with copies in them. Each name is examined
+/// once.
 class CopyCalls {
  public:
   explicit CopyCalls(const Timeline& timeline) : timeline_(timeline) {}
@@ -43,7 +44,7 @@ class CopyCalls {
   std::map<std::uint32_t, bool> known_;  // by name
 };
 
-/// Tiny copies a step that are none too many.
+/// More tiny copies per step than this are too many.
 constexpr std::uint64_t kTinyCopies = 10;
 
 }  // namespace
@@ -118,7 +119,7 @@ Found find_tiny_copies(const Subject& subject) {
   }
   const std::uint64_t steps = std::max<std::uint64_t>(1, subject.steps.counted());
   if (tally.count <= kTinyCopies * steps) return {};
-  // How many are too many in a time of unknown steps, only what they cost can tell.
+  // Without marked steps no number of copies is too many by itself, so their cost decides.
   if (!subject.steps.marked() && subject.share(tally.total) < kWorthwhile) return {};
   return tally.finding(
       subject, Rule::tiny_copies,
@@ -131,11 +132,11 @@ Found find_tiny_copies(const Subject& subject) {
 
 namespace {
 
-/// Of one device: copies without a kernel beside them.
+/// The copies of one device that run without a kernel.
 struct Alone {
   Intervals copies;
-  Time lost = 0;  ///< what overlapping them could save
-  Time all = 0;   ///< of copies
+  Time lost = 0;  ///< the time that overlapping them could save
+  Time all = 0;   ///< the time of all copies
   int device = 0;
 };
 
@@ -143,14 +144,14 @@ Alone alone_on(const DeviceWork& work) {
   Alone alone;
   alone.device = work.device;
   if (work.compute.empty()) return alone;
-  // What is copied before the first kernel fills the pipe; behind the last one, it is for later
+  // Copies before the first kernel fill the pipeline; copies after the last one are for later
   // steps.
   const Interval rest{work.compute.front().begin, work.compute.back().end};
   const Intervals later = intersection(work.copy, {rest});
   alone.all = length(later);
   alone.copies = difference(later, work.compute);
-  // Where the bus is the limit, copies run alone though all kernels are beside copies: only what
-  // both do alone could have been done at once.
+  // If the bus is the limit, copies run alone although all kernels overlap copies. Overlapping can
+  // only save the time in which each of the two runs alone.
   alone.lost = std::min(length(alone.copies), length(difference(work.compute, later)));
   return alone;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules about devices that have nothing to do.
+// Rules about idle devices.
 
 #include <algorithm>
 #include <limits>
@@ -48,7 +48,7 @@ std::string told(const CpuActivity& cpu) {
 
 Found find_gaps(const Subject& subject) {
   const double part = static_cast<double>(subject.steps.typical()) * subject.options.gap;
-  // What is more than a Time, or no number, is longer than any gap.
+  // A limit that exceeds the range of Time, or is not a number, is longer than any gap.
   const Time shortest =
       std::max(subject.options.shortest_gap,
                part < 0x1p62 ? static_cast<Time>(part) : std::numeric_limits<Time>::max());
@@ -80,14 +80,15 @@ Found find_gaps(const Subject& subject) {
 
 namespace {
 
-/// From the end of a launch to the begin of its kernel on a device that has nothing to do.
+/// The time from the end of a launch to the begin of its kernel on an idle device.
 constexpr Time kLaunchLatency = 20'000;
-/// Launches that are farther apart belong to no stretch: the CPU does something else.
+/// Launches that are farther apart belong to no stretch, because the CPU does something else
+/// between them.
 constexpr Time kLaunchInterval = 100'000;
-/// Kernels of a stretch that is worth a word.
+/// The smallest number of kernels of a stretch that is reported.
 constexpr std::uint64_t kStretch = 10;
 
-/// Kernels of one device one after the other, each of which the device waited for.
+/// Consecutive kernels of one device that each were late: the device waited for every one of them.
 struct Stretch {
   std::uint64_t kernels = 0;
   Time idle = 0, launches = 0, computes = 0;
@@ -99,7 +100,7 @@ class StretchFinder {
  public:
   explicit StretchFinder(const Subject& subject) : subject_(subject) {}
 
-  /// By begin.
+  /// Call it in the order of the begins.
   void add(const Event& kernel) {
     Device& device = devices_[subject_.timeline.track(kernel).device];
     const Event* call = subject_.activity.submitter(kernel);
@@ -117,13 +118,13 @@ class StretchFinder {
     device.busy_until = std::max(device.busy_until, kernel.end);
   }
 
-  /// Work between kernels.
+  /// Adds work between the kernels.
   void occupy(const Event& event) {
     Device& device = devices_[subject_.timeline.track(event).device];
     device.busy_until = std::max(device.busy_until, event.end);
   }
 
-  /// Those that are long enough.
+  /// Returns the stretches that are long enough.
   const std::vector<Stretch>& finish() {
     for (auto& [index, device] : devices_) close(device);
     return stretches_;
@@ -132,16 +133,16 @@ class StretchFinder {
  private:
   struct Device {
     Time busy_until = 0;
-    const Event* call = nullptr;  ///< that launched the kernel before
+    const Event* call = nullptr;  ///< the call that launched the previous kernel
     Stretch stretch;
   };
 
-  /// The device had nothing to do when the launch was through: what was launched before it had
-  /// ended, so it was shorter than the time between the two launches.
+  /// Whether the device was idle when the launch ended. The previous kernel had ended, so it was
+  /// shorter than the time between the two launches.
   static bool starved(const Device& device, const Event& kernel, const Event& call) {
     return device.call != nullptr && device.busy_until <= call.end &&
            kernel.begin > device.busy_until && kernel.begin - call.end <= kLaunchLatency &&
-           call.begin > device.call->begin &&  // not of one graph
+           call.begin > device.call->begin &&  // the two are not of one graph
            call.begin - device.call->begin <= kLaunchInterval;
   }
 
@@ -197,12 +198,13 @@ Found find_launch_bound(const Subject& subject) {
 // ---- The first step -----------------------------------------------------------------------------
 
 Found find_slow_first_batch(const Subject& subject) {
-  constexpr std::size_t kSteps = 3;  // from which on there is a usual time
+  constexpr std::size_t kSteps = 3;  // from this many steps on there is a usual time
   const Steps& steps = subject.steps;
   if (steps.all().size() <= kSteps) return {};
   const Step& first = steps.all().front();
   const Time taken = first.taken();
-  // A host that runs ahead takes less for a step than the device: what a step takes in all counts.
+  // A host that runs ahead takes less time for a step than the device, so the total time of the
+  // steps counts.
   const auto counted = static_cast<Time>(std::max<std::uint64_t>(1, steps.counted()));
   const Time usual = std::max(steps.typical(), steps.measured().length() / counted);
   const Time cost = taken - usual;

@@ -24,7 +24,7 @@ using detail::EventSink;
 
 std::atomic<bool> recording_in_this_process{false};
 
-/// At most one at a time.
+/// The claim of a session on the process. There is at most one at a time.
 class Claim {
  public:
   Claim() {
@@ -41,7 +41,7 @@ class Claim {
 }  // namespace
 
 struct Session::Recorder {
-  /// The one of this process.
+  /// Returns the recorder of this process.
   static std::atomic<Recorder*>& current() {
     static constinit std::atomic<Recorder*> the_current{nullptr};
     return the_current;
@@ -63,12 +63,12 @@ struct Session::Recorder {
   std::optional<Claim> claim = std::make_optional<Claim>();
   EventSink sink;
 
-  // The switch may be called by any thread, also within a call of CUDA: nobody who holds the lock
-  // waits for such a call.
+  // Any thread may call the switch, even within a CUDA call. So a thread that holds the lock must
+  // not wait for such a call.
   std::mutex mutex;
   bool recording = false, ended = false;
-  Time begin = 0, end = 0;  ///< of the first stretch that was recorded, of the last one
-  std::mutex taking;        ///< before `mutex`: the backend stays while one takes a timeline
+  Time begin = 0, end = 0;  ///< begin of the first recorded period, end of the last one
+  std::mutex taking;        ///< taken before `mutex`; keeps the backend while a timeline is taken
   std::unique_ptr<Backend> backend;
   const penstock::detail::OwnerProcess process;
 
@@ -89,7 +89,7 @@ Session::Recorder::Recorder(SessionOptions asked)
                   ? detail::make_emulated_backend(sink, options, switch_recording, this)
                   : detail::make_cupti_backend(sink, options, switch_recording, this);
   {
-    const std::lock_guard lock(mutex);  // It may have called the switch already.
+    const std::lock_guard lock(mutex);  // The backend may have called the switch already.
     backend = std::move(made);
   }
   detail::start_names(sink, *backend);
@@ -104,7 +104,7 @@ Session::Recorder::Recorder(SessionOptions asked)
 }
 
 Session::Recorder::~Recorder() {
-  // In a forked child neither CUDA nor the threads that the backend would wait for are there.
+  // In a forked child, neither CUDA nor the threads that the backend would wait for exist.
   if (!process.is_this()) static_cast<void>(backend.release());
   if (!process.is_this() || !finish()) return;
   current() = nullptr;
@@ -126,7 +126,8 @@ void Session::Recorder::pause() {
   close();
 }
 
-/// For good: another thread's cudaProfilerStart comes too late now. False: it was before.
+/// Ends recording permanently: a later cudaProfilerStart of another thread has no effect. Returns
+/// false if it was ended before.
 bool Session::Recorder::finish() {
   const std::lock_guard lock(mutex);
   if (std::exchange(ended, true)) return false;
@@ -147,7 +148,7 @@ Timeline Session::Recorder::stop() {
   if (!finish()) throw std::logic_error("Session::stop: it was stopped before");
   const std::lock_guard lock(taking);
   current() = nullptr;
-  backend->flush();  // What was submitted until now ends after `end`.
+  backend->flush();  // Work that was submitted until now ends after `end`.
   detail::stop_names();
   Timeline timeline = take();
   timeline.origin.device = backend->device_name();
@@ -156,7 +157,7 @@ Timeline Session::Recorder::stop() {
   return timeline;
 }
 
-/// Of what is kept, in a timeline that ends at `until`.
+/// Returns the first kept moment of a timeline that ends at `until`.
 Time Session::Recorder::first_moment(Time until) const {
   return options.last.count() == 0 ? begin : std::max(begin, until - options.last.count());
 }
@@ -165,7 +166,7 @@ Timeline Session::Recorder::take() {
   Timeline timeline = sink.take(first_moment(end), detail::now());
   timeline.end = std::max(timeline.begin, end);
   for (const Event& event : timeline.events) timeline.end = std::max(timeline.end, event.end);
-  // The backend looks at the memory once more when the recording ends, a moment later.
+  // The backend reads the memory once more when the recording ends, a moment later.
   for (MemoryLevel& level : timeline.memory) level.begin = std::min(level.begin, timeline.end);
   complete(timeline);
   return timeline;
@@ -211,7 +212,8 @@ Timeline Session::recent() {
   return recorder_->recent();
 }
 
-/// What salvage() needs of a session. Calls nothing of CUDA, which a forked copy must not use.
+/// The part of a session that salvage() needs. It calls no CUDA function, which a forked copy must
+/// not use.
 struct detail::Salvage {
   static std::optional<Timeline> now() {
     Session::Recorder* const recorder = Session::Recorder::current();

@@ -8,8 +8,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// Threads take shelves in turns, so that a process whose threads come and go needs no more of
-/// them.
+/// Threads take shelves in turns, so a process whose threads come and go needs no more shelves.
 std::size_t this_thread_number() {
   static std::atomic<std::size_t> threads{0};
   thread_local constinit std::size_t number = 0;
@@ -34,7 +33,7 @@ bool Shelves::add(const Event& event) {
   return true;
 }
 
-/// True: a chunk is full now.
+/// Returns true if a chunk is full now.
 bool Shelves::put(Shelf& shelf, const Event& event) {
   const std::lock_guard lock(shelf.mutex);
   if (shelf.chunks.empty() || shelf.chunks.back()->full())
@@ -47,7 +46,7 @@ bool Shelves::put(Shelf& shelf, const Event& event) {
 
 Chunks Shelves::share() {
   Chunks all;
-  all.reserve(full_.load(std::memory_order_relaxed) + 2 * kShelves);  // not with a lock
+  all.reserve(full_.load(std::memory_order_relaxed) + 2 * kShelves);  // not with a lock held
   for (Shelf& shelf : shelves_) {
     const std::lock_guard lock(shelf.mutex);
     for (const std::shared_ptr<Chunk>& chunk : shelf.chunks) all.push_back({chunk, chunk->size});
@@ -65,9 +64,9 @@ Chunks Shelves::take() {
   return all;
 }
 
-// ---- The last ones
+// ---- Keeping the latest events
 
-/// Threads do not wait here for each other: whoever comes next does what is left.
+/// Threads do not wait for each other here: the next thread does what is left.
 void Shelves::make_room() {
   const std::unique_lock lock(room_, std::try_to_lock);
   if (!lock) return;
@@ -88,7 +87,7 @@ void Shelves::forget_before(Time horizon) {
   }
 }
 
-/// False: there is no full chunk, or it was taken meanwhile.
+/// Returns false if there is no full chunk, or if another thread took it.
 bool Shelves::forget_oldest() {
   Shelf* oldest = nullptr;
   Time latest = std::numeric_limits<Time>::max();
@@ -107,7 +106,7 @@ bool Shelves::forget_oldest() {
   return true;
 }
 
-/// The shelf's lock and that of the room are held.
+/// The shelf's lock and the lock `room_` are held.
 void Shelves::forget_front(Shelf& shelf, Chunks& removed) {
   complete_since_ = std::max(complete_since_.load(), shelf.chunks.front()->latest);
   remove_front(shelf, removed);

@@ -9,7 +9,7 @@ namespace penstock::trace::detail {
 
 namespace {
 constexpr std::string_view kRealTime = "RTMIN+";
-constexpr int kRealTimeSignals = 15;  // at least so many there are everywhere
+constexpr int kRealTimeSignals = 15;  // every system has at least this many
 }  // namespace
 
 std::string name_of_signal(int signal) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Signals that may ask for a dump, by name.
+// The names of signals that may request a dump.
 
 #include <string>
 
 namespace penstock::trace::detail {
 
-/// "SIGUSR2", "SIGRTMIN+3".
+/// Returns "SIGUSR2" or "SIGRTMIN+3", for example.
 std::string name_of_signal(int signal);
 
-/// Of "USR2", "SIGUSR2" or "SIGRTMIN+3". 0: no signal that may ask for a dump: those that end a
-/// program or stop it may not, unless nothing else sends them.
+/// Parses "USR2", "SIGUSR2" or "SIGRTMIN+3". Returns 0 for a signal that may not request a dump:
+/// one that ends or stops a program, unless nothing else sends it.
 int signal_of_name(const std::string& name);
 
 }  // namespace penstock::trace::detail

@@ -7,7 +7,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// The ranges of one thread that are open at the moment that was asked for last.
+/// The ranges of one thread that are open at the last queried moment.
 class OpenRanges {
  public:
   void open(const Event& range) { ranges_.push_back(&range); }
@@ -35,8 +35,8 @@ std::vector<std::uint32_t> stages(const Activity& activity) {
     result[i] = events[i].name;
     around.open(events[i]);
   }
-  // Not in the same pass: a device's clock may be off by so much that work seems to begin before
-  // its call does.
+  // This is a separate pass, because a device's clock may be off by so much that work seems to
+  // begin before its call.
   for (std::size_t i = 0; i < events.size(); ++i) {
     if (!on_device(events[i].kind)) continue;
     if (const Event* call = activity.submitter(events[i]))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The stage that an event belongs to: the innermost range around it on its thread, or, for what
-// runs on a stream, around the call that put it there.
+// The stage of an event is the innermost range around it on its thread. For an event on a stream,
+// it is the innermost range around the call that submitted it.
 
 #include <cstdint>
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace penstock::trace::detail {
 
-/// For each event an index into Timeline::names; of a range its own name; 0 outside of any range.
-/// O(n log n).
+/// Returns an index into Timeline::names for each event: for a range its own name, and 0 outside of
+/// any range. O(n log n).
 std::vector<std::uint32_t> stages(const Activity& activity);
 
 }  // namespace penstock::trace::detail

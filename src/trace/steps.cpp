@@ -26,8 +26,8 @@ void Steps::find(const Timeline& timeline, std::string_view name) {
   if (steps_.empty()) collect(timeline, "next", true);
 }
 
-/// `starts_only`: the ranges (of penstock's domain) do not enclose a step, they are where it
-/// begins, and the last one is where the last step ends.
+/// `starts_only`: the ranges (of penstock's domain) do not enclose a step but mark its begin. The
+/// last one marks the end of the last step.
 void Steps::collect(const Timeline& timeline, std::string_view name, bool starts_only) {
   std::map<std::uint32_t, Step> open;  // by track
   for (const Event& event : timeline.events) {
@@ -35,7 +35,8 @@ void Steps::collect(const Timeline& timeline, std::string_view name, bool starts
     if (starts_only && timeline.domain(event) != "penstock") continue;
     const auto [at, is_new] = open.try_emplace(event.track);
     Step& last = at->second;
-    if (!is_new && event.begin < last.end && event.end <= last.end) continue;  // within it
+    // The range lies within the last one.
+    if (!is_new && event.begin < last.end && event.end <= last.end) continue;
     if (starts_only && !is_new) {
       last.end = event.begin;
       steps_.push_back(last);
@@ -115,7 +116,7 @@ std::vector<Time> Steps::periods() const {
   std::vector<Time> periods;
   for (const Step& step : steps_)
     if (step.counts && step.period > 0) periods.push_back(step.period);
-  // A thread's last step has no next one; where there are no others it stands for itself.
+  // The last step of a thread has no next one. Without other steps, its own duration is its period.
   if (periods.empty())
     for (const Step& step : steps_)
       if (step.counts) periods.push_back(step.done - step.begin);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Steps: which ranges of a timeline are its steps, and which time is measured.
+// Steps: decides which ranges of a timeline are its steps, and which time is measured.
 //
-// The first step of a thread is apart (warm-up: lazy loading, an empty pipe), unless it is all
-// there is, or told to count. The measured time is of the device: from where it has done the first
-// step's work to where it has done the last one's, since the host may run ahead by many steps.
+// The first step of a thread is separate (warm-up: lazy loading, an empty pipeline), unless it is
+// the only step or the options include it. The measured time is that of the device: from the end of
+// its work for the first step to the end of its work for the last one, because the host may be many
+// steps ahead.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,41 +22,42 @@ namespace penstock::trace::detail {
 
 struct Step {
   Time begin = 0, end = 0;  ///< on its thread
-  Time done = 0;            ///< the device has done what was submitted in it; at least `end`
-  Time period = 0;          ///< until the next step of its thread begins; 0: there is none
+  Time done = 0;    ///< when the device has done the work that was submitted in it; at least `end`
+  Time period = 0;  ///< time until the next step of its thread begins; 0: there is none
   std::uint32_t track = 0;
-  bool counts = true;  ///< not apart
+  bool counts = true;  ///< false: it is separate
 
-  /// What it took if it is the first: nothing was queued before it.
+  /// Its duration if it is the first step: nothing was queued before it.
   Time taken() const { return std::max(period, done - begin); }
 };
 
 class Steps {
  public:
-  /// `name`: of the range; empty: "step", "request", or from one "next" of penstock to the
-  /// following, whichever there is first. Of ranges within one of the same name the outermost
-  /// counts.
+  /// `name` is that of the range. If it is empty, it is the first of these that exists: "step",
+  /// "request", or from one "next" of penstock to the following. Of nested ranges of the same name,
+  /// only the outermost counts.
   Steps(const Activity& activity, std::string_view name, bool first_step_counts);
 
-  /// Of the range; empty: there are no steps, and all of the timeline is measured as one.
+  /// The name of the range; empty: there are no steps, and the whole timeline is measured as one.
   const std::string& name() const { return name_; }
   bool marked() const { return !steps_.empty(); }
-  /// By begin.
+  /// Returns the steps ordered by begin.
   const std::vector<Step>& all() const { return steps_; }
   std::uint64_t counted() const;
 
   const Interval& measured() const { return measured_; }
-  /// What the host did from here on belongs to measured(): it is ahead of the device.
+  /// The actions of the host from here on belong to measured(), because it is ahead of the device.
   Time host_begin() const { return host_begin_; }
 
-  /// Within a step that counts, on any thread. Without steps: always.
+  /// Whether the moment lies within a step that counts, on any thread. Without steps it always
+  /// does.
   bool contains(Time at) const;
-  /// On that thread.
+  /// The same for one thread.
   bool contains(Time at, std::uint32_t track) const;
 
-  /// Median of the periods, of steps that count; without steps the measured time.
+  /// Returns the median period of the steps that count; without steps, the measured time.
   Time typical() const;
-  /// Sorted.
+  /// Returns the periods in order.
   std::vector<Time> periods() const;
 
  private:
@@ -74,7 +76,8 @@ class Steps {
   std::map<std::uint32_t, Intervals> counted_on_;
 };
 
-/// The smallest element that at least `part` of the elements do not exceed; 0 of none.
+/// Returns the smallest element that is not exceeded by at least `part` of the elements; 0 if there
+/// is none.
 Time quantile(const std::vector<Time>& sorted, double part);
 
 }  // namespace penstock::trace::detail

@@ -8,7 +8,7 @@
 
 namespace penstock::trace::detail {
 
-/// The system's number of the calling thread; the system is asked once.
+/// Returns the system's number of the calling thread. It asks the system only once.
 inline std::uint64_t this_thread_id() {
   thread_local constinit std::uint64_t id = 0;
   if (id == 0) id = static_cast<std::uint64_t>(::syscall(SYS_gettid));

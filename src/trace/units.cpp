@@ -9,7 +9,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// Three significant digits, at most two of them behind the point.
+/// Returns three significant digits, at most two of them after the point.
 std::string three_digits(double value) {
   const double size = std::abs(value);
   std::array<char, 32> text{};

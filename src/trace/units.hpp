@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Figures with a unit that suits them, for people: "12.3 us", "4.56 ms", "24.1 GB/s", "3.2 %".
+// Formats figures with a suitable unit for people: "12.3 us", "4.56 ms", "24.1 GB/s", "3.2 %".
 
 #include <penstock/trace/timeline.hpp>
 
@@ -11,19 +11,19 @@
 
 namespace penstock::trace::detail {
 
-/// Three significant digits, in ns, us, ms or s.
+/// Returns three significant digits, in ns, us, ms or s.
 std::string in_time(Time time);
-/// In B, KiB, MiB or GiB.
+/// Returns the bytes in B, KiB, MiB or GiB.
 std::string in_bytes(std::uint64_t bytes);
-/// Of bytes a second, in MB/s or GB/s.
+/// Returns a rate in bytes per second in MB/s or GB/s.
 std::string in_rate(double rate);
-/// Of a part of 1.
+/// Returns a fraction in per cent.
 std::string in_percent(double part);
 
-/// "1 copy", "12 copies".
+/// Returns "1 copy" or "12 copies", for example.
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many);
 
-/// part / whole; 0 of nothing.
+/// Returns part / whole, or 0 if the whole is 0.
 double ratio(double part, double whole);
 double ratio(Time part, Time whole);
 

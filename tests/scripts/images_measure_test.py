@@ -112,7 +112,7 @@ def order(packages):
     """The peers are measured beside ours, and each once."""
     images_measure.has_package = lambda name: name in packages
     with contextlib.redirect_stdout(io.StringIO()) as told:
-        names = [job[1] for job in images_measure.jobs(None)]
+        names = [job[0] for job in images_measure.jobs(None)]
     require(len(set(names)) == len(names), names)
     require({row[0] for row in images_measure.OURS} <= set(names), names)
     require(("DALI loader" in names) == ("nvidia.dali" in packages and "torch" in packages), names)

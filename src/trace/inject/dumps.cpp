@@ -29,12 +29,12 @@ namespace {
 namespace fs = std::filesystem;
 using detail::name_of_signal;
 
-constexpr long kLookEvery = 100'000'000;  // nanoseconds, for requests
-// A program that stalls again and again must not fill the disk.
+constexpr long kLookEvery = 100'000'000;  // nanoseconds between two looks for requests
+// This is limited so that a program that stalls again and again does not fill the disk.
 constexpr int kMostForStalls = 16;
 
-/// Who has asked since the last time. What signal handlers and other threads do of it does not
-/// wait, and does not allocate.
+/// Collects the requests since the last dump. The functions that signal handlers and other threads
+/// call neither wait nor allocate.
 class Requests {
  public:
   Requests() { ::sem_init(&wake_, 0, 0); }
@@ -49,7 +49,7 @@ class Requests {
   }
   void wake() { ::sem_post(&wake_); }
 
-  /// Until somebody has asked, or it is time to look around.
+  /// Waits for a request, or until it is time to look for one.
   void await() {
     timespec until{};
     ::clock_gettime(CLOCK_MONOTONIC, &until);
@@ -60,7 +60,7 @@ class Requests {
     }
     while (::sem_clockwait(&wake_, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR) {
     }
-    while (::sem_trywait(&wake_) == 0) {  // All who have asked are answered at once.
+    while (::sem_trywait(&wake_) == 0) {  // One dump answers all requests so far.
     }
   }
 
@@ -73,7 +73,7 @@ class Requests {
   std::atomic<bool> signal_{false}, stall_{false};
 };
 
-/// Never destroyed: signals come until the process ends.
+/// It is never destroyed, because signals come until the process ends.
 class Dumper {
  public:
   Dumper(Session& session, DumpOptions options)
@@ -105,9 +105,9 @@ class Dumper {
   std::atomic<bool> ends_{false};
   std::thread thread_;
 
-  // Of the thread.
+  // members of the dumping thread
   bool watches_signal_ = false;
-  std::string request_;  // number of the last one that was answered
+  std::string request_;  // number of the last request that was answered
   int dumps_ = 0, for_stalls_ = 0;
   Time last_for_stall_ = 0;
 };
@@ -119,8 +119,8 @@ Dumper*& dumper() {
 
 // ---- The signal
 
-/// A forked child has no thread that writes: there the signal does what it would do without a
-/// trace.
+/// A forked child has no thread that writes. There the signal has the effect that it would have
+/// without a trace.
 void on_dump_signal(int signal) {
   const int error = errno;
   if (dumper()->is_of_this_process()) {
@@ -132,7 +132,7 @@ void on_dump_signal(int signal) {
   errno = error;
 }
 
-/// Unless it is the program's own.
+/// Takes over the signal, unless the program handles it.
 void Dumper::take_over_signal() {
   struct sigaction now {};
   if (::sigaction(options_.signal, nullptr, &now) != 0) return;
@@ -158,9 +158,9 @@ void Dumper::watch_signal() {
        " for itself: for a dump send it to penstock-trace, or take another one with --dump-signal");
 }
 
-// ---- Who asks
+// ---- Requests
 
-/// Empty where there is none.
+/// Returns an empty request if there is none.
 Dumper::Request Dumper::read_request() const {
   Request request;
   std::ifstream file(options_.directory / kRequest);
@@ -169,7 +169,7 @@ Dumper::Request Dumper::read_request() const {
   return request;
 }
 
-/// One for each time that is kept, so that all of them are in a dump.
+/// Allows one dump for each kept period of time, so that together the dumps contain all stalls.
 bool Dumper::stall_is_due(bool anyhow) {
   if (!requests_.stall()) return false;
   const Time now = detail::now();
@@ -185,7 +185,7 @@ bool Dumper::stall_is_due(bool anyhow) {
   return true;
 }
 
-/// Nobody: empty.
+/// Returns an empty string if there is no request.
 std::string Dumper::causes() {
   std::string all;
   const auto add = [&](const std::string& cause) { all += (all.empty() ? "" : " and ") + cause; };
@@ -201,7 +201,7 @@ std::string Dumper::causes() {
 
 // ---- The dumps
 
-/// "dump-20261123T071530Z-4711-2.recording"
+/// Returns a name such as "dump-20261123T071530Z-4711-2.recording".
 fs::path Dumper::next_file() {
   const std::time_t time = std::time(nullptr);
   std::tm parts{};
@@ -232,7 +232,7 @@ void Dumper::run() {
   }
 }
 
-/// The thread takes no signal from the program's.
+/// Starts the thread, which blocks all signals of the program.
 void Dumper::start() {
   take_over_signal();
   sigset_t all, before;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Dumps: recordings of the last moments of a process that goes on, for a session that keeps no more
+// Dumps: recordings of the last moments of a running process, for a session that keeps only those
 // (SessionOptions::last).
 
 #include <filesystem>
@@ -10,18 +10,18 @@
 namespace penstock::trace::inject {
 
 struct DumpOptions {
-  std::filesystem::path directory;  ///< to write to; also where requests come (settings.hpp)
+  std::filesystem::path directory;  ///< the directory for dumps and requests (settings.hpp)
   std::chrono::nanoseconds last{0};
-  int signal = 0;  ///< asks for a dump
+  int signal = 0;  ///< the signal that requests a dump
 };
 
-/// From now on a thread of its own writes a recording whenever somebody asks for one: by the
-/// signal, unless the program handles it itself; by a request in the directory; by a StallError.
-/// What goes wrong is told on the standard error, and recording goes on. Once in a process; the
-/// session stays until stop_dumps(). Not in a forked child.
+/// Starts a thread that writes a recording on each request: the signal, unless the program handles
+/// it itself; a request in the directory; or a StallError. Errors are printed on standard error,
+/// and recording continues. Call it once per process. The session must exist until stop_dumps(). It
+/// does not work in a forked child.
 void start_dumps(Session& session, const DumpOptions& options);
 
-/// Waits for the dump that is being written, if one is.
+/// Waits for a dump that is being written.
 void stop_dumps();
 
 }  // namespace penstock::trace::inject

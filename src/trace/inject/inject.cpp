@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The library that penstock-trace injects. The CUDA driver, or the emulated CUDA runtime, loads it
-// at the program's first call (CUDA_INJECTION64_PATH) and calls InitializeInjection; NVTX loads it
+// at the program's first call (CUDA_INJECTION64_PATH) and calls InitializeInjection. NVTX loads it
 // at the first range (NVTX_INJECTION64_PATH). It records until the process ends.
 
 #include <fcntl.h>
@@ -31,13 +31,13 @@ namespace penstock::trace::inject {
 
 namespace {
 
-constexpr unsigned kPatience = 10;  // seconds, for saving what a crash left
+constexpr unsigned kPatience = 10;  // seconds for saving after a crash
 
 const char* setting(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// Never destroyed: threads of the program may still be within calls of CUDA.
+/// It is never destroyed, because threads of the program may still be within CUDA calls.
 struct Injection {
   const std::filesystem::path directory = setting(kDirectory);
   const ::pid_t process = ::getpid();
@@ -53,7 +53,8 @@ Injection*& injection() {
   return the_injection;
 }
 
-/// Where penstock-trace finds it; a process that cannot write there says it itself.
+/// Writes the error to the file where penstock-trace finds it. A process that cannot write there
+/// prints it.
 void report_error(const Injection& here, const std::string& why) {
   try {
     std::filesystem::create_directories(here.directory);
@@ -68,7 +69,7 @@ void write(const Injection& here, const Timeline& timeline) {
   save(timeline, here.file(kRecordingSuffix));
 }
 
-/// At the end of the process; not of a child that was forked from it.
+/// Runs at the end of the process, but not in a forked child.
 void finish() {
   Injection* const here = injection();
   if (here == nullptr || here->session == nullptr || here->process != ::getpid()) return;
@@ -81,9 +82,9 @@ void finish() {
   }
 }
 
-// ---- A process that is killed
+// ---- Fatal signals
 
-/// Signals that end a process. Where the program handles one, that is its own affair.
+/// Signals that end a process. A handler of the program has priority.
 constexpr std::array kFatal{SIGINT,  SIGTERM, SIGHUP, SIGQUIT, SIGSEGV, SIGBUS,
                             SIGABRT, SIGFPE,  SIGILL, SIGXCPU, SIGXFSZ};
 
@@ -95,8 +96,8 @@ void save_what_is_there() {
   }
 }
 
-/// In the copy of the process: what it needs may be broken or locked there, and then it does not
-/// end, and is ended by its alarm.
+/// Runs in a copy of the process. If something that it needs is broken or locked there, an alarm
+/// ends it.
 [[noreturn]] void save_and_exit() {
   std::signal(SIGALRM, SIG_DFL);
   sigset_t alarm;
@@ -108,8 +109,8 @@ void save_what_is_there() {
   ::_exit(0);
 }
 
-/// A copy of the process saves. All signals are blocked meanwhile; another thread that crashes too
-/// waits for the first one, which ends the process.
+/// A copy of the process saves the recording. All signals are blocked meanwhile. Another thread
+/// that crashes waits for the first one, which ends the process.
 void on_fatal_signal(int signal) {
   static std::atomic<bool> begun{false};
   if (injection()->process == ::getpid()) {
@@ -136,7 +137,7 @@ void watch_fatal_signals() {
   }
 }
 
-// ---- The begin
+// ---- Start
 
 SessionOptions asked_options() {
   SessionOptions options;
@@ -165,7 +166,7 @@ void start() {
     start_dumps(
         *injection()->session,
         {.directory = injection()->directory, .last = options.last, .signal = std::atoi(signal)});
-  watch_fatal_signals();  // but for the one that asks for dumps
+  watch_fatal_signals();  // except the one that requests dumps
 }
 
 }  // namespace
@@ -174,12 +175,12 @@ void start() {
 
 extern "C" {
 
-/// By the emulated CUDA runtime, before InitializeInjection.
+/// The emulated CUDA runtime calls this before InitializeInjection.
 void penstock_attach_emulated_runtime(const penstock::trace::detail::EmulatedRuntime* runtime) {
   penstock::trace::detail::attach_emulated_runtime(runtime);
 }
 
-/// 1: all is well. Also where nothing can be recorded: the program is to run all the same.
+/// Returns 1 for success, even if nothing can be recorded, because the program should run anyway.
 int InitializeInjection() {  // NOLINT(readability-identifier-naming)
   using namespace penstock::trace::inject;
   static std::atomic<bool> begun{false};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// tell(): a line on the program's standard error, where nothing else can be told to anybody.
+// tell(): prints a line on the program's standard error, for errors that cannot be returned.
 
 #include <unistd.h>
 

@@ -21,7 +21,7 @@ void append_varint(std::string& out, std::uint64_t number) {
   out += static_cast<char>(number);
 }
 
-/// Small for differences that are small, in either direction.
+/// Maps small differences in either direction to small numbers.
 std::uint64_t zigzag(std::int64_t difference) {
   const auto bits = static_cast<std::uint64_t>(difference);
   return difference < 0 ? ~(bits << 1) : bits << 1;
@@ -38,7 +38,7 @@ struct Less {
   }
 };
 
-/// The classes, and of each event which one, before they are put into the order of frequency.
+/// The classes, and the class of each event, before they are ordered by frequency.
 class Classes {
  public:
   void add(const EventClass& one) {

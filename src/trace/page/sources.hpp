@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The page's own files, as embed.cmake puts them into the library.
+// The page's own files, which embed.cmake compiles into the library.
 
 #include <span>
 #include <string_view>

@@ -10,7 +10,7 @@ namespace penstock::trace::detail {
 
 namespace {
 
-/// The list `name`, one object for each item, with what `members` puts into it.
+/// Writes the list `name`, with one object for each item, to which `members` adds the members.
 template <class Items, class Members>
 void list(JsonText& json, const char* name, const Items& items, Members members) {
   json.key(name).begin_array();
@@ -22,7 +22,7 @@ void list(JsonText& json, const char* name, const Items& items, Members members)
   json.end_array();
 }
 
-/// Numbers of kinds and directions are the enumerations'; a class is a row of eight numbers.
+/// Kinds and directions are the numbers of the enumerations; a class is a row of eight numbers.
 void write_vocabulary(JsonText& json, const Timeline& timeline,
                       const std::vector<EventClass>& classes) {
   json.key("names").begin_array();
@@ -44,13 +44,13 @@ void write_vocabulary(JsonText& json, const Timeline& timeline,
   json.end_array();
   list(json, "tracks", timeline.tracks, [&](const Track& track) {
     json.member("stream", track.kind == Track::Kind::stream).member("device", track.device);
-    // As text: an id may be more than JavaScript's numbers hold.
+    // It is text, because an id may exceed the range of JavaScript's numbers.
     json.member("id", std::to_string(track.id)).member("title", title(track));
     json.member("rank", track.rank);
   });
 }
 
-/// Of the ranges whose program gave them one: the first of each name.
+/// Writes the colours that the program gave to its ranges: the first one of each name.
 void write_colours(JsonText& json, const Timeline& timeline) {
   std::vector<std::uint32_t> colors(timeline.names.size());
   for (const Event& event : timeline.events)
@@ -62,7 +62,7 @@ void write_colours(JsonText& json, const Timeline& timeline) {
   json.end_array();
 }
 
-/// Rows of device, time and bytes: as many as a page draws in a moment.
+/// Writes rows of device, time and bytes, as many as a page can draw quickly.
 void write_memory(JsonText& json, const Timeline& timeline) {
   constexpr std::size_t kMost = 20'000;
   json.key("memory").begin_array();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the page knows beside its events, as JSON: where they are from, names, tracks, the report's
-// tables, the findings. Times in nanoseconds since the timeline's begin.
+// Writes the page's data besides the events as JSON: origin, names, tracks, the report's tables and
+// the findings. Times are nanoseconds since the timeline's begin.
 
 #include <penstock/trace/views.hpp>
 

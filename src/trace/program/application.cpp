@@ -26,12 +26,11 @@ namespace {
 
 constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-/// While one is alive, signals wait for next(), and this process does not end by those that are the
-/// program's affair.
+/// While one exists, signals wait for next(), and signals for the program do not end this process.
 class Signals {
  public:
   explicit Signals(int another) {
-    // Whoever started this may ignore it: no child has a status then.
+    // The parent process may ignore it; then no child would have a status.
     std::signal(SIGCHLD, SIG_DFL);
     ::sigemptyset(&awaited_);
     for (const int signal : kPassedOn) ::sigaddset(&awaited_, signal);
@@ -43,10 +42,10 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  /// Also in the child, before it becomes the program.
+  /// Also call it in the child before it executes the program.
   void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  /// With signal 0 where none came within this time.
+  /// Returns signal 0 if none came within this time.
   siginfo_t next(const timespec* time) const {
     siginfo_t info{};
     while (::sigtimedwait(&awaited_, &info, time) < 0) {
@@ -76,16 +75,17 @@ void set_environment(const ApplicationOptions& options, const std::string& direc
   set(inject::kDumpSignal, std::to_string(options.dumps.signal));
 }
 
-/// What the child tells before it becomes the program, and when it could not.
+/// The child's message before it executes the program, and after a failure.
 struct Told {
-  bool made_directory = false;  // It was not there before.
+  bool made_directory = false;  // It did not exist before.
   int error = 0;
   bool of_directory = false;
 };
 
-/// A launcher sends its signals to the process group of what it has started, and they are passed on
-/// from here: so that each comes once, the program has a group of its own. It ends with this
-/// process all the same. Not where there is a terminal, which only lets its foreground group read.
+/// A launcher sends its signals to the process group of its child, and this process passes them on.
+/// So the program gets a group of its own, and each signal reaches it once. It still ends with this
+/// process. With a terminal this is not done, because a terminal lets only its foreground group
+/// read.
 void leave_group(::pid_t parent) {
   const int terminal = ::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (terminal >= 0) {
@@ -97,7 +97,7 @@ void leave_group(::pid_t parent) {
   if (::getppid() != parent) ::_exit(EXIT_FAILURE);
 }
 
-/// Becomes the program; returns when that fails.
+/// Executes the program; returns only if that fails.
 void become(const ApplicationOptions& options, const std::filesystem::path& directory) {
   set_environment(options, directory);
   std::vector<char*> arguments;
@@ -126,7 +126,7 @@ void become(const ApplicationOptions& options, const std::filesystem::path& dire
   ::_exit(is_told ? 0 : EXIT_FAILURE);
 }
 
-/// The last that the child tells: the pipe is closed when it becomes the program.
+/// Returns the child's last message: the pipe is closed when it executes the program.
 Told hear(int pipe) {
   Told told;
   while (true) {
@@ -145,14 +145,14 @@ NotStarted not_started(const ApplicationOptions& options, const Told& told,
   return {"cannot run " + options.command.front() + why, told.error == ENOENT ? 127 : 126};
 }
 
-/// Passes signals on until the process has ended; returns its status. The terminal's Ctrl-C has
-/// come to the program as well, which may take a second one for "at once".
+/// Passes signals on until the process has ended, and returns its status. The terminal's Ctrl-C
+/// reaches the program directly, which may take a second one for "at once", so it is not passed on.
 int wait_for(::pid_t process, const Signals& signals, Dumps& dumps) {
   const bool has_dumps = dumps.options().last.count() != 0;
   constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 100'000'000};
   while (true) {
     const siginfo_t info = signals.next(has_dumps ? &kLookEvery : nullptr);
-    const bool was_sent = info.si_code <= 0;  // by a process, not by the terminal
+    const bool was_sent = info.si_code <= 0;  // a process sent it, not the terminal
     if (has_dumps && info.si_signo == dumps.options().signal)
       dumps.ask(detail::name_of_signal(info.si_signo));
     else if (info.si_signo != 0 && info.si_signo != SIGCHLD && was_sent)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The program that is traced, as a child process: started with the library injected, signals passed
-// on, its end awaited.
+// Runs the traced program as a child process: starts it with the library injected, passes signals
+// on, and waits for its end.
 
 #include <sys/types.h>
 
@@ -17,37 +17,39 @@ namespace penstock::trace::program {
 
 struct ApplicationOptions {
   std::vector<std::string> command;  ///< not empty
-  std::filesystem::path library;     ///< to inject
-  /// Of the recordings; %h is the machine's name, %p the process's number, %r its rank.
+  std::filesystem::path library;     ///< the library to inject
+  /// The directory of the recordings: %h is the machine's name, %p the process's number, %r its
+  /// rank.
   std::string directory;
   std::size_t max_events = 0;
   bool capture_range = false, whole_graphs = false;
   DumpOptions dumps;
 };
 
-/// The program could not be started.
+/// Thrown if the program could not be started.
 struct NotStarted : std::runtime_error {
   NotStarted(const std::string& what, int code) : std::runtime_error(what), exit_code(code) {}
-  int exit_code;  ///< as a shell has it: 127 no such program, 126 it cannot be executed; 1 else
+  int exit_code;  ///< like a shell: 127 no such program, 126 it cannot be executed; else 1
 };
 
 struct Ended {
-  int exit_code = 0;                ///< 128 + signal when a signal ended it
-  int signal = 0;                   ///< 0: none did
-  std::filesystem::path directory;  ///< is there, empty where nothing was recorded
-  bool made_directory = false;      ///< it was not there before
+  int exit_code = 0;                ///< 128 + signal if a signal ended it
+  int signal = 0;                   ///< 0: none
+  std::filesystem::path directory;  ///< the directory with recordings; empty: nothing was recorded
+  bool made_directory = false;      ///< it did not exist before
 };
 
-/// Blocks until the program ends. Signals that are sent to this process (by kill; not Ctrl-C, which
-/// the terminal sends to both) go to it, once: where there is no terminal it has a process group of
-/// its own. The signal that asks for dumps stays here. Throws NotStarted, std::system_error.
+/// Blocks until the program ends. Signals that a process sends to this process reach the program
+/// once: without a terminal, the program has a process group of its own. (The terminal sends Ctrl-C
+/// to both.) The signal that requests dumps is not passed on. Throws NotStarted and
+/// std::system_error.
 Ended run(const ApplicationOptions& options, Dumps& dumps);
 
-/// Removes the directory where it is empty, unless it was there before.
+/// Removes the directory if it is empty and did not exist before.
 void remove_if_unused(const Ended& ended);
 
-/// "%h" and "%r" as this machine and process have them, "%p" as given; "-%r" is nothing where there
-/// is no rank. "%%" is "%".
+/// Replaces "%h" and "%r" by the values of this machine and process, and "%p" by `process`. Without
+/// a rank, "-%r" becomes nothing. "%%" becomes "%".
 std::string expand(const std::string& text, ::pid_t process);
 
 }  // namespace penstock::trace::program

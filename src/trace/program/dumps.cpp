@@ -28,10 +28,10 @@ constexpr int kPoliteness = 10;
 constexpr int kFoundSome = 3, kFailed = 1;  // exit codes of a reporter
 
 void complain(const std::string& what) {
-  std::cerr << "penstock-trace: " << what << '\n';  // never buffered
+  std::cerr << "penstock-trace: " << what << '\n';  // unbuffered
 }
 
-/// In a process of its own, whose memory is the system's again when it has ended.
+/// Runs in a process of its own, so that its memory returns to the system when it ends.
 [[noreturn]] void report_and_exit(const fs::path& directory, const ResultOptions& options) {
   int exit_code = 0;
   try {
@@ -45,7 +45,7 @@ void complain(const std::string& what) {
   ::_exit(exit_code);
 }
 
-/// "dump-20261123T071530Z-4711-2.recording"; not those that are being written.
+/// Whether the file is a finished dump such as "dump-20261123T071530Z-4711-2.recording".
 bool is_dump(const fs::path& path) {
   return path.extension() == inject::kRecordingSuffix &&
          path.filename().string().starts_with(inject::kDumpPrefix);
@@ -118,16 +118,16 @@ void Dumps::ask(const std::string& cause) {
   }
 }
 
-/// It is taken away, so that it can come again.
+/// Removes the file, so that it can be made again.
 void Dumps::look_for_file() {
   if (file_.empty()) return;
   std::error_code error;
   const fs::file_status there = fs::symlink_status(file_, error);
   if (!fs::exists(there)) return;
-  // A device, a pipe or a link is somebody else's.
+  // A device, a pipe or a link may belong to another program.
   if (!fs::is_regular_file(there)) return leave_file("it is no regular file");
   if (::unlink(file_.c_str()) == 0) return ask("the file " + file_.string());
-  if (errno != ENOENT)  // else another penstock-trace was faster
+  if (errno != ENOENT)  // otherwise another penstock-trace was faster
     leave_file(std::error_code(errno, std::generic_category()).message());
 }
 

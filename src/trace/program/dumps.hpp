@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Dumps: what penstock-trace --last does while the program runs: it asks the processes of the run
-// for dumps, and makes reports of those that they have written.
+// Dumps: the work of penstock-trace --last while the program runs. It requests dumps from the
+// processes of the run, and makes reports of the dumps that they have written.
 
 #include <sys/types.h>
 
@@ -18,33 +18,33 @@ namespace penstock::trace::program {
 
 struct DumpOptions {
   std::chrono::nanoseconds last{0};  ///< 0: there are no dumps
-  int signal = 0;                    ///< to this process or to a recorded one
-  std::string file;                  ///< that asks by being there; empty: none; as expand() has it
+  int signal = 0;                    ///< sent to this process or to a recorded one
+  std::string file;  ///< a file whose existence requests a dump; empty: none; expand() was applied
 };
 
-/// "30s", "500ms", "2min", "1h". Throws std::invalid_argument.
+/// Parses "30s", "500ms", "2min" or "1h". Throws std::invalid_argument.
 std::chrono::nanoseconds parse_time(const std::string& text);
-/// "USR2", "SIGUSR2", "RTMIN+3". Throws std::invalid_argument.
+/// Parses "USR2", "SIGUSR2" or "RTMIN+3". Throws std::invalid_argument.
 int parse_signal(const std::string& text);
 
-/// Of one run. What goes wrong is told on the standard error, and the run goes on.
+/// The dumps of one run. Errors are printed on standard error, and the run continues.
 class Dumps {
  public:
   Dumps(DumpOptions options, ResultOptions results);
 
-  /// The program runs, and its processes write into the directory.
+  /// Call it when the program runs and its processes write into the directory.
   void begin(const std::filesystem::path& directory, const std::filesystem::path& file);
-  /// Asks each process that records.
+  /// Requests a dump from each process that records.
   void ask(const std::string& cause);
-  /// Looks for the file that asks, and makes the report of a dump that was written: one at a time,
-  /// in a process of its own with little priority. Does not wait.
+  /// Looks for the requesting file, and makes the report of a finished dump: one at a time, in a
+  /// separate process with low priority. It does not wait.
   void look();
-  /// The program has ended: waits for all that is left to do.
+  /// The program has ended: waits for the remaining work.
   void end();
 
   const DumpOptions& options() const { return options_; }
   int count() const { return count_; }
-  /// A dump had a finding of ResultOptions::fail_on.
+  /// Whether a dump had a finding of ResultOptions::fail_on.
   bool found() const { return found_; }
 
  private:
@@ -57,9 +57,9 @@ class Dumps {
   const DumpOptions options_;
   ResultOptions results_;
   std::filesystem::path directory_, file_;
-  std::set<std::filesystem::path> refused_;  // of which no report could be begun
-  std::filesystem::path reported_;           // directory of the report that is being made
-  ::pid_t reporter_ = 0;                     // 0: none is
+  std::set<std::filesystem::path> refused_;  // dumps whose report could not be started
+  std::filesystem::path reported_;           // directory of the report in progress
+  ::pid_t reporter_ = 0;                     // 0: there is none
   int requests_ = 0, count_ = 0;
   bool found_ = false;
 };

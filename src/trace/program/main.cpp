@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock-trace: runs a program with the recording library injected, and shows where its time
-// went; or shows a recording again. Exit codes: the program's own; 3 when --fail-on found
-// something; 2 for wrong arguments; 1 when nothing was recorded, or what is printed cannot be
-// written; 126 and 127 as a shell.
+// penstock-trace: runs a program with the recording library injected and shows where its time went,
+// or shows a recording again. Exit codes: that of the program; 3 if --fail-on found something; 2
+// for wrong arguments; 1 if nothing was recorded, or the output cannot be written; 126 and 127 like
+// a shell.
 
 #include <CLI/CLI.hpp>
 
@@ -49,7 +49,7 @@ int complain(const std::string& what, int exit_code) {
 
 // ---- The library
 
-/// Beside the program in a build tree, under lib in an installation.
+/// It is next to the program in a build tree, and under lib in an installation.
 fs::path find_library() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& place : {here, here / PENSTOCK_TRACE_LIBRARY_DIRECTORY}) {
@@ -61,13 +61,14 @@ fs::path find_library() {
                            ": penstock is not installed as a whole");
 }
 
-// ---- What a run left
+// ---- The files of a run
 
 bool is_number(const std::string& text) {
   return text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// A file for each process of the run: <pid>.recording, <pid>.error.
+/// Returns the files with this suffix: <pid>.recording or <pid>.error, one for each process of the
+/// run.
 std::vector<fs::path> files_in(const fs::path& directory, const char* suffix) {
   std::vector<fs::path> found;
   std::error_code none;
@@ -78,8 +79,8 @@ std::vector<fs::path> files_in(const fs::path& directory, const char* suffix) {
   return found;
 }
 
-/// Of each process that could not record, why. The files are gone then: a later run into the same
-/// directory has its own.
+/// Returns the error of each process that could not record, and removes the files, so that a later
+/// run into the same directory has only its own.
 std::vector<std::pair<std::string, std::string>> take_errors(const fs::path& directory) {
   std::vector<std::pair<std::string, std::string>> errors;
   for (const fs::path& path : files_in(directory, inject::kErrorSuffix)) {
@@ -89,14 +90,14 @@ std::vector<std::pair<std::string, std::string>> take_errors(const fs::path& dir
   return errors;
 }
 
-/// Could the program have lost the right to write there, by becoming another user?
+/// Whether a program that changed its user could have lost the right to write there.
 bool others_are_shut_out(const fs::path& directory) {
   std::error_code none;
   return ::geteuid() == 0 &&
          (fs::status(directory, none).permissions() & fs::perms::others_write) == fs::perms::none;
 }
 
-/// Why there is no recording, as far as it can be told.
+/// Explains why there is no recording, as far as that is known.
 std::string explain(const Ended& ended) {
   for (const auto& [process, why] : take_errors(ended.directory))
     return "nothing was recorded: " + why;
@@ -116,8 +117,8 @@ std::string explain_dumps(const Ended& ended, const Dumps& dumps) {
          ended.directory.string() + "/dump-*/trace.html";
 }
 
-/// Directories of the processes that recorded: the run's own for one, one below it for each of
-/// several.
+/// Returns a directory for each process that recorded: the run's own directory for a single
+/// process, else one below it for each.
 std::vector<fs::path> collect(const Ended& ended) {
   const std::vector<fs::path> recordings = files_in(ended.directory, inject::kRecordingSuffix);
   std::vector<fs::path> directories;
@@ -189,7 +190,7 @@ int merge_ranks(Options& options) {
 
 // ---- The command line
 
-/// A word of the command line by a function that refuses what it cannot read.
+/// Parses a word of the command line by a function that throws for an invalid word.
 template <class Parse, class Value>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, Parse parse, Value& value,
                         const std::string& help) {
@@ -270,7 +271,7 @@ void add_merge_options(CLI::App& app, Options& options) {
   app.add_flag("--quiet", merged.quiet, "Print nothing; write the files alone");
 }
 
-/// The words behind "--" are the program's, whatever they look like.
+/// All words after "--" belong to the program.
 std::vector<std::string> split_off_command(std::vector<std::string>& words) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
   if (dashes == words.end()) return {};

@@ -37,7 +37,7 @@ struct Recording {
   Timeline timeline;
 };
 
-/// The ranks, by rank, and what is to be said about them.
+/// The ranks in order, and messages about them.
 struct Job {
   std::vector<Recording> recordings;
   std::vector<std::string> notes;
@@ -50,7 +50,7 @@ std::vector<fs::path> find_recordings(const std::vector<std::string>& places) {
   std::set<fs::path> found;
   for (const fs::path place : places) {
     if (!fs::is_directory(place)) {
-      found.insert(place);  // Where there is none, loading it says so.
+      found.insert(place);  // If it does not exist, loading it reports that.
       continue;
     }
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(place))
@@ -60,7 +60,7 @@ std::vector<fs::path> find_recordings(const std::vector<std::string>& places) {
   return {found.begin(), found.end()};
 }
 
-/// "profiles/node7.4711.rank3/trace.recording": 3. -1: the path does not say it.
+/// Returns 3 for "profiles/node7.4711.rank3/trace.recording", and -1 if the path has no rank.
 int rank_of_path(const fs::path& path) {
   constexpr std::string_view kMark = ".rank";
   const std::string name = path.parent_path().filename();
@@ -103,7 +103,7 @@ Job load_all(const std::vector<fs::path>& paths) {
   return job;
 }
 
-/// Throws where ranks are there twice, or are of jobs of different sizes.
+/// Throws if a rank occurs twice, or if ranks are of jobs of different sizes.
 void check_one_job(const Job& job) {
   const Recording* before = nullptr;
   for (const Recording& one : job.recordings) {
@@ -126,7 +126,7 @@ void check_one_job(const Job& job) {
 
 void note_missing(Job& job) {
   constexpr int kMostNamed = 16;
-  std::int64_t size = 0;  // a rank may be any number
+  std::int64_t size = 0;  // a rank may have any number
   std::set<std::int64_t> there;
   for (const Recording& one : job.recordings) {
     const Origin& its = one.timeline.origin;
@@ -216,9 +216,9 @@ void print_head(std::ostream& out, const Job& job, const Origin& all) {
   for (const std::string& note : job.notes) out << "NOTE: " << on_one_line(note) << '\n';
 }
 
-/// The parts that matter to any rank.
+/// Returns the parts that matter for at least one rank.
 std::vector<Part> parts_to_show(const std::vector<RankTimes>& ranks) {
-  constexpr double kLeast = 0.005;  // of a step
+  constexpr double kLeast = 0.005;  // fraction of a step
   std::vector<Part> parts;
   for (std::size_t i = 0; i < kParts; ++i) {
     const auto part = static_cast<Part>(i);
@@ -297,7 +297,7 @@ std::string json_of(const Job& job, const std::vector<RankTimes>& ranks, const S
 // ---- The page
 // -------------------------------------------------------------------------------------
 
-/// Of all ranks, the dearest first; each says whose it is.
+/// Returns the findings of all ranks, the most expensive first; each names its rank.
 std::vector<Finding> findings_of(const std::vector<RankTimes>& ranks, const Joined& joined) {
   std::vector<Finding> all;
   for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -313,7 +313,7 @@ std::vector<Finding> findings_of(const std::vector<RankTimes>& ranks, const Join
   return all;
 }
 
-/// The job's report: tables of all ranks, steps of the slowest.
+/// Returns the report of the job: tables of all ranks, and steps of the slowest one.
 Report report_of(const Joined& joined, const ReportOptions& options, const Report& slowest) {
   Report report(joined.timeline, options);
   report.steps = slowest.steps;

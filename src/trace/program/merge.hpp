@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// penstock-trace merge: the recordings of a job's ranks, one beside the other.
+// penstock-trace merge: compares the recordings of a job's ranks.
 
 #include <filesystem>
 #include <string>
@@ -10,16 +10,16 @@
 namespace penstock::trace::program {
 
 struct MergeOptions {
-  std::vector<std::string> places;  ///< recordings, and directories that have some in them
-  std::filesystem::path directory;  ///< to write to
+  std::vector<std::string> places;  ///< recordings, and directories that contain some
+  std::filesystem::path directory;  ///< the output directory
   std::string step;                 ///< as in ResultOptions
-  double samples_per_step = 0;      ///< of one rank
+  double samples_per_step = 0;      ///< for one rank
   bool quiet = false;
 };
 
-/// Writes ranks.txt, ranks.json and ranks.html, and prints the first. What cannot be used is told
-/// on the standard error and in all three. Throws std::runtime_error where there is nothing to put
-/// together, or no telling what belongs together.
+/// Writes ranks.txt, ranks.json and ranks.html, and prints the first. Problems with single
+/// recordings are reported on standard error and in all three files. Throws std::runtime_error if
+/// there is nothing to merge, or if it is not clear which recordings belong together.
 void merge(const MergeOptions& options);
 
 }  // namespace penstock::trace::program

@@ -73,7 +73,7 @@ bool write_results(const Timeline& timeline, const std::filesystem::path& direct
 
 std::vector<Rule> parse_rules(const std::string& text) {
   std::vector<Rule> asked;
-  std::istringstream words(text + ',');  // An empty word at the end is one.
+  std::istringstream words(text + ',');  // An empty word at the end counts as a word.
   for (std::string word; std::getline(words, word, ',');) {
     if (word == "any") {
       const std::vector<Rule> all = all_rules();

@@ -116,7 +116,7 @@ class DeviceArenaCore {
     if (!process_.is_this()) return true;
     try {
       if (!record(slots_[index])) return false;
-      if (checks_) mark_released(index);
+      if (checks_) fill_with_poison(index);
     } catch (...) {
       if (wait_on_host(slots_[index]))
         give_back(index);
@@ -246,7 +246,7 @@ class DeviceArenaCore {
   }
 
   /// With PENSTOCK_CHECKS: queues a fill of the slot with `poison` after its readers.
-  void mark_released(std::size_t index) {
+  void fill_with_poison(std::size_t index) {
     Slot& slot = slots_[index];
     slot.readers.front().with_handle([&](cudaStream_t first) {
       const DeviceGuard guard(device_);

@@ -122,7 +122,7 @@ class PinnedPoolCore {
 
   void release(PinnedEntry* entry) noexcept {
     if (!process_.is_this()) return;  // In a forked child, a lock may stay locked for ever.
-    mark_released(*entry);
+    fill_with_poison(*entry);
     bool wakes = false;
     // The hook reads waiters_ under the shard's lock, so a thread that begins to wait later finds
     // the block. orphan() does not delete the core while wakers_ is not 0.
@@ -306,7 +306,7 @@ class PinnedPoolCore {
 
   /// With PENSTOCK_CHECKS: fills a released block with `poison`, so that checked() can find later
   /// writes.
-  void mark_released(const PinnedEntry& entry) const noexcept {
+  void fill_with_poison(const PinnedEntry& entry) const noexcept {
     if (checks_) std::memset(entry.memory.data(), poison, entry.bytes());
   }
   PinnedEntry* checked(PinnedEntry* entry) {
@@ -347,7 +347,7 @@ class PinnedPoolCore {
     const cudaError_t status = std::exchange(entry.copy, cudaErrorNotReady);
     if (status == cudaErrorNotReady) return false;
     if (status == cudaSuccess) {
-      mark_released(entry);
+      fill_with_poison(entry);
       idle_.push(&entry, [] {});
     } else {
       lost_.push_back(&entry);
@@ -392,7 +392,7 @@ class PinnedPoolCore {
     try {
       auto entry = std::make_unique<PinnedEntry>(
           *this, HostAllocation(bytes, options_.flags, options_.numa_node, options_.upstream));
-      mark_released(*entry);
+      fill_with_poison(*entry);
       const std::lock_guard lock(mutex_);
       const std::size_t blocks = entries_.size() + 1;
       for (auto* list : {&in_flight_, &lost_}) list->reserve(blocks);

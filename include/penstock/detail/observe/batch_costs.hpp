@@ -44,7 +44,7 @@ struct ConsumerLoop {
 
 class BatchCosts {
  public:
-  static constexpr std::size_t kFewest = RecordedBatch::kFewest;
+  static constexpr std::size_t kMinBatches = RecordedBatch::kMinBatches;
   static constexpr std::size_t kMostWorkers = 512;  ///< a pipeline with more workers is treated as
                                                     ///< one with this many
   static constexpr int kStreams = RecordedBatch::kStreams;
@@ -54,7 +54,7 @@ class BatchCosts {
     batches_.reserve(capacity);
   }
 
-  /// Computes the costs of batches that have ended. Returns false if fewer than kFewest can be
+  /// Computes the costs of batches that have ended. Returns false if fewer than kMinBatches can be
   /// used. `other_end` reverses the decision whether leases end early (see
   /// ConsumerLoop::ends_early).
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
@@ -137,7 +137,7 @@ inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const Pipel
                              bool other_end) {
   shape_ = shape;
   record_batches(batches, shape, batches_, medians_);
-  if (count() < kFewest) return false;
+  if (count() < kMinBatches) return false;
   period_ = stamped_period(batches_, shape.present.workers);
   find_leases();
   if (other_end) loop_.ends_early = !loop_.ends_early;
@@ -216,10 +216,10 @@ inline void BatchCosts::find_steps() {
   waited /= static_cast<double>(std::max<std::size_t>(1, waits)) * streams;
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
   const bool is_ahead =
-      shape_.on_device && std::min(waits, steps) >= kFewest && period_ < (waited + worked) / 2;
-  constexpr double kMost = 0.9;
+      shape_.on_device && std::min(waits, steps) >= kMinBatches && period_ < (waited + worked) / 2;
+  constexpr double kFarAhead = 0.9;
   is_far_ahead_ = is_ahead && static_cast<double>(std::min({sources, waits, steps})) <
-                                  kMost * static_cast<double>(count());
+                                  kFarAhead * static_cast<double>(count());
   if (is_ahead || 2 * std::min(waits, steps) > count())
     period_ = std::max(period_, waited + worked);
   starved_ = waits == 0 ? -1 : std::min(1.0, waited / period_);

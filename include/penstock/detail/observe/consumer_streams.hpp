@@ -19,7 +19,7 @@ class ConsumerStreams {
   /// A stream that took none of the last kTurns batches does not count as one that takes turns.
   static constexpr std::uint64_t kTurns = 8;
   /// The number of streams that have numbers. A further stream gets the oldest number.
-  static constexpr std::size_t kMost = 16;
+  static constexpr std::size_t kMaxNumbers = 16;
 
   /// Returns how many batches ago `stream` took its last one. 1: it took the last batch, or none of
   /// the last kTurns. 0: no batch was taken yet.
@@ -30,21 +30,21 @@ class ConsumerStreams {
     return std::min<std::uint64_t>(taken_, 1);
   }
 
-  /// Records that `stream` takes a batch. Returns the stream's number, below kMost. Streams are
-  /// numbered in the order of their first batches.
+  /// Records that `stream` takes a batch. Returns the stream's number, below kMaxNumbers. Streams
+  /// are numbered in the order of their first batches.
   int note(cudaStream_t stream) {
     recent_.at(taken_++ % kTurns) = stream;
-    const auto first = numbered_.begin(), last = first + std::min(streams_, kMost);
+    const auto first = numbered_.begin(), last = first + std::min(streams_, kMaxNumbers);
     const auto known = std::find(first, last, stream);
     if (known != last) return static_cast<int>(known - first);
-    const std::size_t number = streams_++ % kMost;
+    const std::size_t number = streams_++ % kMaxNumbers;
     numbered_.at(number) = stream;
     return static_cast<int>(number);
   }
 
  private:
   std::array<cudaStream_t, kTurns> recent_{};  // The stream of batch k is at k % kTurns.
-  std::array<cudaStream_t, kMost> numbered_{};
+  std::array<cudaStream_t, kMaxNumbers> numbered_{};
   std::uint64_t taken_ = 0;  // number of batches
   std::size_t streams_ = 0;  // how many have got a number
 };

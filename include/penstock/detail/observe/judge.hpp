@@ -49,7 +49,7 @@ class Judge {
   const Stats& stats() const { return stats_; }
   const PipelineShape& shape() const { return replay_.shape(); }
   /// True: there are enough batches.
-  bool has_batches() const { return costs().all().size() >= BatchCosts::kFewest; }
+  bool has_batches() const { return costs().all().size() >= BatchCosts::kMinBatches; }
   /// True: a replay of the batches reproduces their measured period.
   bool is_known() const { return is_known_; }
   /// True: one batch was late, and apart from it the consumer has input whenever it asks.

@@ -34,7 +34,7 @@ struct PipelineShape {
                             : 1;
   }
   /// The depth that limits how many batches the workers fill at a time.
-  std::size_t TuneSettings::*depth() const {
+  std::size_t TuneSettings::*worker_depth() const {
     return on_device ? &TuneSettings::device_depth : &TuneSettings::host_depth;
   }
 

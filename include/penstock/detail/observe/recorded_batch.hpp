@@ -37,8 +37,8 @@ struct RecordedBatch {
   int stream = 0;                          ///< number of the consumer's stream
   bool first_fill = false;                 ///< it was the first batch of a worker
 
-  static constexpr std::size_t kFewest = 8;  ///< fewer batches are too few for a replay
-  static constexpr int kStreams = 16;        ///< stream numbers are taken modulo this
+  static constexpr std::size_t kMinBatches = 8;  ///< fewer batches are too few for a replay
+  static constexpr int kStreams = 16;            ///< stream numbers are taken modulo this
 
   double consumed() const { return begun + step; }
   /// The time from the delivery of this batch until the consumer asked for the next one.
@@ -73,7 +73,8 @@ inline void keep_longest_unpaused_sequence(std::vector<RecordedBatch>& batches, 
     from = k + 1;
   }
   const bool starts = first > 0 || batches[0].first_fill;
-  const std::size_t enough = length > RecordedBatch::kFewest ? length - RecordedBatch::kFewest : 0;
+  const std::size_t enough =
+      length > RecordedBatch::kMinBatches ? length - RecordedBatch::kMinBatches : 0;
   const std::size_t start = starts ? std::min({queues, length / 3, enough}) : 0;
   const auto kept = batches.begin() + static_cast<std::ptrdiff_t>(first);
   batches.erase(kept + static_cast<std::ptrdiff_t>(length), batches.end());
@@ -112,7 +113,7 @@ inline void record_batches(std::span<const FinishedBatch> finished, const Pipeli
                        .stream = times.stream() % RecordedBatch::kStreams,
                        .first_fill = times.first_of_worker()});
   }
-  if (batches.size() < RecordedBatch::kFewest) return;
+  if (batches.size() < RecordedBatch::kMinBatches) return;
   keep_longest_unpaused_sequence(batches, shape.present.host_depth + shape.present.device_depth,
                                  medians);
   replace_first_fills(batches, medians);

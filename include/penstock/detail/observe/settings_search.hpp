@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <penstock/detail/observe/replay.hpp>
-#include <penstock/detail/observe/source_memory.hpp>
+#include <penstock/detail/observe/source_scaling.hpp>
 #include <penstock/detail/observe/tune_settings.hpp>
 
 namespace penstock::detail {
@@ -16,7 +16,7 @@ namespace penstock::detail {
 class SettingsSearch {
  public:
   /// `replay` must outlive this object.
-  SettingsSearch(const Replay& replay, const SourceMemory& source)
+  SettingsSearch(const Replay& replay, const SourceScaling& source)
       : replay_(replay), source_(source) {}
 
   /// Returns the predicted time from one batch to the next, in ns. The replayed batches may be
@@ -50,13 +50,13 @@ class SettingsSearch {
     const PipelineShape& shape = replay_.shape();
     if (!shape.on_device) lower(&TuneSettings::device_depth, least.device_depth);
     lower(&TuneSettings::workers, least.workers);
-    lower(shape.depth(), std::max(least.*shape.depth(), shape.following(found)));
+    lower(shape.worker_depth(), std::max(least.*shape.worker_depth(), shape.following(found)));
     return found;
   }
 
  private:
   const Replay& replay_;
-  const SourceMemory source_;
+  const SourceScaling source_;
 };
 
 }  // namespace penstock::detail

@@ -34,12 +34,12 @@ struct TimelineSums {
 /// restarts.
 class Timeline {
  public:
-  static constexpr std::size_t kFewest = 256;
+  static constexpr std::size_t kMinSize = 256;
   static constexpr std::size_t kAll = ~std::size_t{0};
 
   /// `batches`: the largest number of batches that are in the pipeline at the same time.
   explicit Timeline(std::size_t batches)
-      : ended_(std::max(kFewest, 4 * batches)), measured_(2 * ended_.size()) {}
+      : ended_(std::max(kMinSize, 4 * batches)), measured_(2 * ended_.size()) {}
 
   /// The number of batches that are kept.
   std::size_t size() const { return ended_.size(); }

@@ -14,7 +14,7 @@ struct TuneSettings {
   std::size_t host_depth = 0;  ///< blocks of pinned memory in use; 0: the source is on_device
   std::size_t device_depth = 0;
   /// The number of batches for which the workers have memory.
-  std::size_t depth() const { return host_depth == 0 ? device_depth : host_depth; }
+  std::size_t worker_depth() const { return host_depth == 0 ? device_depth : host_depth; }
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
 };
 

@@ -25,7 +25,7 @@
 #include <penstock/detail/observe/pipeline_shape.hpp>
 #include <penstock/detail/observe/replay.hpp>
 #include <penstock/detail/observe/settings_search.hpp>
-#include <penstock/detail/observe/source_memory.hpp>
+#include <penstock/detail/observe/source_scaling.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/tune_log.hpp>
@@ -43,7 +43,7 @@ class Tuner {
   /// Allocates all memory that it will need. The settings in `shape` are not read.
   Tuner(const TuneSettings& most, const TuneSettings& start, const PipelineShape& shape)
       : most_(most),
-        most_records_(std::max(kFewestRecords, kRounds * most.workers)),
+        most_records_(std::max(kMinRecords, kRounds * most.workers)),
         shape_(shape),
         replay_(most_records_),
         medians_(most_records_),
@@ -83,7 +83,7 @@ class Tuner {
   }
   /// Adds memory for one batch, to replace lost memory.
   bool add_memory(std::uint64_t delivered) {
-    return add_one(shape_.depth(), delivered, TuneReason::lost);
+    return add_one(shape_.worker_depth(), delivered, TuneReason::lost);
   }
 
   // ---- Called by any thread
@@ -115,8 +115,8 @@ class Tuner {
  private:
   using Records = std::span<const FinishedBatch>;
 
-  // How many of the last batches are read: kFewestRecords, or kRounds whole rounds of the workers.
-  static constexpr std::size_t kFewestRecords = 64, kRounds = 3;
+  // How many of the last batches are read: kMinRecords, or kRounds whole rounds of the workers.
+  static constexpr std::size_t kMinRecords = 64, kRounds = 3;
   // The batches of a window, which is extended to whole rounds of the workers, and its least time.
   static constexpr std::size_t kWindow = 8;
   static constexpr Ticks kShortest = 10'000'000;
@@ -200,7 +200,7 @@ class Tuner {
   std::size_t fresh_ = 0;
   double period_ = 0, source_ = 0, latest_source_ = 0, consumer_ = 0;
   bool is_faithful_ = false;  // a replay of these batches reproduces their period
-  SourceMemory memory_;
+  SourceScaling scaling_;
   std::optional<Trial> trial_;
   std::array<Rest, kKnobs.size()> rests_;
   TuneSettings needed_;  // the largest settings that were found in the last calm_ windows
@@ -243,7 +243,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   shape_.since = changed_at_;
   is_faithful_ = replay_.load(fresh.last(fresh_ / round() * round()), shape_);
   const auto costs = replay_.costs().all();
-  if (costs.size() < BatchCosts::kFewest) return false;
+  if (costs.size() < BatchCosts::kMinBatches) return false;
   period_ = replay_.costs().period();
   source_ = medians_.of(costs.size(),
                         [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source); });
@@ -251,7 +251,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   consumer_ = 0;
   for (const RecordedBatch& cost : costs)
     consumer_ += std::max(cost.stream_work, cost.thread_work) / static_cast<double>(costs.size());
-  memory_.note(present_.workers, source_);
+  scaling_.note(present_.workers, source_);
   const double busy = workers.busy - workers_before_.busy, cpu = workers.cpu - workers_before_.cpu;
   workers_before_ = workers;
   if (busy > 0) shape_.computing = std::clamp(cpu / busy, 0.0, 1.0);
@@ -268,7 +268,7 @@ inline bool Tuner::judge() {
   if (!trial_) return true;
   const TuneSettings before = trial_->before;
   const bool faster = trial_->reason == TuneReason::faster;
-  if (present_.workers > before.workers) memory_.learn(before.workers, trial_->source);
+  if (present_.workers > before.workers) scaling_.learn(before.workers, trial_->source);
   const double starved = replay_.costs().starved();
   const double most = allowed(*trial_);
   // If workers share a resource, a batch takes less time with fewer workers. It may also take more
@@ -277,23 +277,23 @@ inline bool Tuner::judge() {
   const double fewer = static_cast<double>(present_.workers) / static_cast<double>(before.workers);
   const double slower = source_ / trial_->source;
   const bool do_share =
-      memory_.is_shared() && fewer < 1 && (slower < (1 + fewer) / 2 || slower > kWorse);
+      scaling_.is_shared() && fewer < 1 && (slower < (1 + fewer) / 2 || slower > kWorse);
   const bool keeps = period_ <= most || do_share || (starved >= 0 && starved <= kStarved);
   // If the last condition holds, search() removes some workers again.
-  const bool goes_on = keeps || (faster && memory_.enough() < present_.workers);
+  const bool goes_on = keeps || (faster && scaling_.enough() < present_.workers);
   const bool is_clear = goes_on || (!faster && period_ > kClearlyWorse * most);
   if (!is_clear && fresh_ < round() + 2 * kWindow) return false;
   log_.measure(trial_->batch, nanoseconds(period_));
   trial_.reset();
   for (std::size_t knob = 0; knob < kKnobs.size(); ++knob) {
     if (present_.*kKnobs[knob] == before.*kKnobs[knob]) continue;
-    if (!keeps || (faster && memory_.is_shared()))
+    if (!keeps || (faster && scaling_.is_shared()))
       rests_[knob].begin();
     else if (faster)
       rests_[knob] = {};
   }
   if (goes_on) return true;
-  if (present_.workers < before.workers) memory_.forget();
+  if (present_.workers < before.workers) scaling_.forget();
   if (!faster) patience_ = std::min(2 * patience_, kMostPatience);
   change(before, TuneReason::reverted, 0);
   return false;
@@ -303,12 +303,12 @@ inline bool Tuner::judge() {
 /// change and from a replay of the batches since then with the earlier settings, since the source
 /// or the consumer may have changed meanwhile. The larger of the two counts.
 inline double Tuner::allowed(const Trial& trial) const {
-  const SettingsSearch search(replay_, memory_);
+  const SettingsSearch search(replay_, scaling_);
   const double without = is_faithful_ ? search.period(trial.before) : 0;
   const double with = is_faithful_ ? search.period(present_) : 0;
   if (trial.reason == TuneReason::faster)  // half of the predicted gain is enough
     return kNoise * std::max(without + with, trial.period + trial.predicted) / 2;
-  if (!memory_.is_shared()) return kWorse * std::max(without, trial.period);
+  if (!scaling_.is_shared()) return kWorse * std::max(without, trial.period);
   // If workers share nothing, the rate is proportional to their number.
   const auto fewer =
       static_cast<double>(trial.before.workers) / static_cast<double>(present_.workers);
@@ -318,18 +318,18 @@ inline double Tuner::allowed(const Trial& trial) const {
 // ---- Search -------------------------------------------------------------------------------------
 
 inline void Tuner::search() {
-  if (memory_.enough() < present_.workers) {
+  if (scaling_.enough() < present_.workers) {
     TuneSettings fewer = present_;
-    fewer.workers = memory_.enough();
+    fewer.workers = scaling_.enough();
     return change(fewer, TuneReason::cheaper, period_);
   }
   if (!is_faithful_) return;
   replay_.load(of_this_phase(), shape_);
   const std::size_t count = replay_.costs().all().size();
-  if (count < BatchCosts::kFewest) return;
+  if (count < BatchCosts::kMinBatches) return;
   TuneSettings least = least_, most = possible_;
   most.workers = std::min(most.workers, shape_.by_cores());
-  if (memory_.is_shared())
+  if (scaling_.is_shared())
     most.workers =
         std::min(most.workers, present_.workers + std::max<std::size_t>(1, present_.workers / 4));
   for (std::size_t knob = 0; knob < kKnobs.size(); ++knob) {
@@ -337,13 +337,13 @@ inline void Tuner::search() {
     most.*kKnobs[knob] = std::max(most.*kKnobs[knob], now);
     if (rests_[knob].left > 0) least.*kKnobs[knob] = most.*kKnobs[knob] = now;
   }
-  const SettingsSearch search(replay_, memory_);
+  const SettingsSearch search(replay_, scaling_);
   TuneSettings found = search.cheapest(least, most);
   // Needs memory for a batch of each worker and for one that is ready. One more is added, since the
   // prediction leaves no reserve.
   const std::size_t fewest = shape_.setup.per_sample ? 2 : found.workers + 1;
-  std::size_t& depth = found.*shape_.depth();
-  depth = std::min(std::max(depth, fewest) + 1, most.*shape_.depth());
+  std::size_t& depth = found.*shape_.worker_depth();
+  depth = std::min(std::max(depth, fewest) + 1, most.*shape_.worker_depth());
   TuneSettings more = present_;
   for (const auto knob : kKnobs) more.*knob = std::max(more.*knob, found.*knob);
   const double predicted = search.period(more), gain = search.period(present_) / predicted - 1;
@@ -381,7 +381,7 @@ inline auto Tuner::of_this_phase() -> Records {
     const double a = median(all.first(all.size() - late), time), b = median(all.last(late), time);
     return std::max(a, b) > kFarLonger * std::min(a, b) && std::abs(a - b) > kMatters * period_;
   };
-  if ((memory_.is_shared() || !differs(&source_time)) && !differs([](const FinishedBatch& batch) {
+  if ((scaling_.is_shared() || !differs(&source_time)) && !differs([](const FinishedBatch& batch) {
         return static_cast<double>(std::max<Ticks>(0, batch.device.step));
       }))
     return all;

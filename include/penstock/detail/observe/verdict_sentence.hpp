@@ -22,7 +22,7 @@ class VerdictSentence {
 
   std::string text() const {
     if (!judge_.has_batches())
-      return "too early to tell: fewer than " + std::to_string(BatchCosts::kFewest) +
+      return "too early to tell: fewer than " + std::to_string(BatchCosts::kMinBatches) +
              " batches, or none of which anything was recorded";
     if (!judge_.is_known()) return unknown();
     if (judge_.was_late())

@@ -29,7 +29,7 @@ PENSTOCK_INLINE void Pipeline::use_tuned() {
 /// Sets how many workers run and how many batches have memory from now on, within what is reserved.
 /// Any thread may call this.
 PENSTOCK_INLINE void Pipeline::use(const TuneSettings& settings) {
-  memory_.use(settings.depth());
+  memory_.use(settings.worker_depth());
   permits_.allow(static_cast<int>(settings.workers));
 }
 

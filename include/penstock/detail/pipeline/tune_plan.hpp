@@ -104,7 +104,7 @@ inline PipelinePlan plan_tuned(PrefetcherOptions options, const Planned& planned
         on_device ? std::max(start.device_depth, most.workers + 2) : start.device_depth + 1;
   if (!on_device) most.host_depth = most_host_depth(options, tune, workers, planned);
   // Each worker fills a batch of its own.
-  if (!by_sample) most.workers = std::min(most.workers, most.depth());
+  if (!by_sample) most.workers = std::min(most.workers, most.worker_depth());
   start.workers = std::min(start.workers, most.workers);
   if (on_device)
     start.device_depth =
@@ -114,7 +114,7 @@ inline PipelinePlan plan_tuned(PrefetcherOptions options, const Planned& planned
                                                  : by_sample      ? start.device_depth + 2
                                                                   : start.workers + 1);
   options.workers = static_cast<int>(most.workers);
-  options.host_depth = most.depth();
+  options.host_depth = most.worker_depth();
   options.device_depth = most.device_depth;
   return {std::move(options), start, most};
 }

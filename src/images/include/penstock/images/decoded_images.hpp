@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// JPEG files to a batch in GPU memory, decoded by the CPU: the workers decode what the crops need,
-// at a reduced scale, and nothing else; a kernel in the copy stream does the rest.
+// Decodes JPEG files on the CPU into a batch in GPU memory. The workers decode only what the crops
+// need, at a reduced scale; a kernel in the copy stream does the rest.
 //
 //   namespace images = penstock::images;
 //   const images::OutputFormat format{.size = {224, 224}};
@@ -20,13 +20,13 @@
 //           })),
 //       images::resize_images<float>(format)};
 //
-// Where a store has the files, image_source.hpp is that source.
+// For files in a store, image_source.hpp has that source.
 //
-// Every image has the same room in a batch, by default twice its output's size; an image that needs
-// more is resized by the CPU. So a batch always fits, and which images are resized where depends on
-// the image and its crop alone. Not a Ragged: its rows are contiguous, so those that several
-// workers decode in any order would have to be moved, twice through the memory of the host. Room
-// that is not used crosses the bus, where there is plenty: 5 GB/s for 16,000 images a second.
+// Every image has the same space in a batch, by default twice the size of its output. The CPU
+// resizes an image that needs more. So a batch always fits, and only the image and its crop decide
+// where it is resized. A Ragged would not do: its rows are contiguous, so rows that several workers
+// decode in any order would have to be moved, twice through the memory of the host. Unused space is
+// copied to the device too, but the bus has capacity to spare: 16,000 images a second are 5 GB/s.
 
 #include <cuda_runtime_api.h>
 
@@ -46,22 +46,22 @@
 
 namespace penstock::images {
 
-/// What a source writes: decoded parts of images, of different sizes, and what to make of them.
+/// The batch that a source writes: decoded parts of images, of different sizes, and their views.
 struct DecodedImages {
   Tensor<std::uint8_t, 2> pixels;     ///< (samples, room for one image in bytes)
-  Tensor<ImageGeometry, 1> geometry;  ///< where an image lies in its room, and its view
+  Tensor<ImageGeometry, 1> geometry;  ///< where an image lies in its space, and its view
   Tensor<std::int32_t, 1> labels;     ///< (samples); copied to Images::labels
 };
 
-/// What the consumer gets.
+/// The batch that the consumer receives.
 template <OutputElement T>
 struct Images {
   Tensor<T, 4> pixels;  ///< (samples, height, width, channels), or (samples, channels, ...)
   Tensor<std::int32_t, 1> labels;  ///< (samples)
 };
 
-/// `room` is that for one image, in sizes of the output (3 bytes a pixel): at least 1. Between 1
-/// and 2 is what scaled decoding leaves of most crops. Throws std::invalid_argument for less, and
+/// `room` is the space for one image, in sizes of the output (3 bytes per pixel): at least 1.
+/// Scaled decoding leaves between 1 and 2 of most crops. Throws std::invalid_argument for less, and
 /// for an empty output.
 Layout<DecodedImages> decoded_images_layout(std::int64_t batch_size, ImageSize output,
                                             double room = 2);
@@ -87,13 +87,13 @@ template <OutputElement T>
 Layout<Images<T>> images_layout(std::int64_t batch_size, const OutputFormat& format) {
   return detail::describe_images(Layout<Images<T>>(batch_size), format);
 }
-/// The same without a batch size, for a DeviceTransform.
+/// The layout without a batch size, for a DeviceTransform.
 template <OutputElement T>
 Layout<Images<T>> images_layout(const OutputFormat& format) {
   return detail::describe_images(Layout<Images<T>>(), format);
 }
 
-/// The images of a batch, for resize_batch. Of a batch in device memory.
+/// Returns the images of a batch in device memory, for resize_batch.
 inline ImageBatch image_batch(const DecodedImages& batch) {
   return {batch.pixels.data_handle(), batch.pixels.extent(1), batch.geometry.data_handle(),
           batch.geometry.extent(0)};
@@ -117,36 +117,36 @@ DeviceTransform<DecodedImages, Images<T>> resize_to(Layout<Images<T>> layout,
 
 }  // namespace detail
 
-/// Makes a batch of outputs of decoded images, and copies the labels: for a Prefetcher, whose host
-/// layout has the batch size. Throws std::invalid_argument for a format that resize_batch cannot
-/// write.
+/// Returns the transform that makes a batch of outputs from decoded images and copies the labels.
+/// It is for a Prefetcher whose host layout has the batch size. Throws std::invalid_argument for a
+/// format that resize_batch cannot write.
 template <OutputElement T>
 DeviceTransform<DecodedImages, Images<T>> resize_images(const OutputFormat& format) {
   return detail::resize_to(images_layout<T>(format), format);
 }
-/// The same for batches of at most `batch_size` images.
+/// Returns the transform for batches of at most `batch_size` images.
 template <OutputElement T>
 DeviceTransform<DecodedImages, Images<T>> resize_images(std::int64_t batch_size,
                                                         const OutputFormat& format) {
   return detail::resize_to(images_layout<T>(batch_size, format), format);
 }
 
-/// Copies what the view needs of an image to `room`, without gaps. If there is no room for that, it
-/// is resized: `room` then has the output. Which of both depends on the view's region and the
-/// sizes alone. Returns where the image lies in `room`; the offset is 0. Throws
-/// std::invalid_argument if the output has no room either.
+/// Copies the pixels that the view needs to `room`, without gaps. If there is not enough space, it
+/// writes the resized output to `room` instead. Only the view's region and the sizes decide which.
+/// Returns where the image lies in `room`; the offset is 0. Throws std::invalid_argument if there
+/// is not enough space for the output either.
 ImageGeometry place_image(const Decoded& image, Resizer& resize, std::span<std::uint8_t> room);
 
-/// Decodes JPEG files into the rows of batches. One for each worker; allocates nothing after the
-/// largest image.
+/// Decodes JPEG files into the rows of batches. Use one object per worker. After the largest image
+/// it allocates nothing.
 class RowDecoder {
  public:
-  /// With the options of its JpegDecoder.
+  /// Uses these options for its JpegDecoder.
   explicit RowDecoder(const JpegOptions& options = {}) : decoder_(options) {}
 
   /// Writes pixels and geometry of row `row`. `view_of(size)` returns the View of an image of that
-  /// size. Its output must be that of the transform, which cannot check it. Throws what JpegDecoder
-  /// does: the message does not name the file, which the caller knows.
+  /// size. Its output must be that of the transform, which cannot check it. Throws like
+  /// JpegDecoder; the message does not name the file, which the caller knows.
   template <class ViewOf>
   void operator()(std::span<const std::byte> file, ViewOf&& view_of, std::int64_t row,
                   DecodedImages& batch, const std::stop_token& stop = {}) {
@@ -156,7 +156,7 @@ class RowDecoder {
         decode(view, {batch.pixels.data_handle() + row * batch.pixels.extent(1), room}, stop);
   }
 
-  /// The parts of the above. The image's size.
+  /// Opens a file as the first step of the function above, and returns the image's size.
   ImageSize open(std::span<const std::byte> file) { return decoder_.open(file); }
   /// Decodes what `view` needs of the opened image into `room`, see place_image.
   ImageGeometry decode(const View& view, std::span<std::uint8_t> room,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// HardwareDecoder: JPEG files to a batch in device memory, by the GPU's JPEG engines and, for what
-// these refuse and for a share of the others, by threads of the CPU. For on_device sources:
+// HardwareDecoder: decodes JPEG files to a batch in device memory with the GPU's JPEG engines.
+// Threads of the CPU decode the files that the engines refuse, and a share of the others. It is for
+// on_device sources:
 //
 //   namespace images = penstock::images;
 //   const images::OutputFormat format{.size = {224, 224}};
@@ -18,23 +19,24 @@
 //     };
 //   }));
 //
-// The route of a batch: the worker reads the headers, decides who decodes which image, and copies
+// The steps of a batch: the worker reads the headers, chooses the decoder of each image, and copies
 // files to pinned memory. The engine decodes its images, and writes the parts that the crops need
 // to device memory; that call blocks. Meanwhile threads decode the CPU's images to pinned memory,
-// the crops only, and the worker helps when it is back. One copy brings these and the geometry of
-// all; one kernel (resize_batch) makes the outputs.
+// the crops only, and the worker helps when the engine's call returns. One copy transfers these and
+// the geometry of all images; one kernel (resize_batch) makes the outputs.
 //
-// So both decoders work on one batch at a time and its rows need no second order: a worker that
-// waits for the engine has nothing else to do, and its threads use that time. Several workers keep
-// the engines busy while one prepares. Engines, memory and streams are made twice (`lanes`) and
-// used in turn: the next batch is decoded while the kernel of this one waits for a free slot.
+// So both decoders work on one batch at a time, and its rows need no reordering: a worker that
+// waits for the engine has nothing else to do, and its threads use that time. With several workers,
+// the engines stay busy while one worker prepares. Engines, memory and streams exist twice
+// (`lanes`) and are used in turn: the next batch is decoded while the kernel of this one waits for
+// a free slot.
 //
-// With `cpu_share` set, who decodes an image is a function of the file, its seed and the options,
-// never of time: the same run gives the same pixels. The decoders round and interpolate colours in
-// their own ways, and the CPU reduces while it decodes unless cpu.scaled_dct is off. Without it,
-// the decoders of a device find the share together: they begin with the engines alone, try another
-// share for some batches now and then, and keep it where more images are delivered with it, or as
-// many with less work for the CPU.
+// With `cpu_share` set, the decoder of an image is a function of the file, its seed and the
+// options, never of time: the same run gives the same pixels. The two decoders round and
+// interpolate colours differently, and the CPU reduces while it decodes unless cpu.scaled_dct is
+// off. Without `cpu_share`, the decoders of a device find the share together: they begin with the
+// engines alone, try another share for some batches from time to time, and keep it if more images
+// are delivered with it, or as many with less work for the CPU.
 //
 // Without engines (see make_nvjpeg_engine) the CPU decodes everything, and backend() says so.
 
@@ -56,32 +58,32 @@
 
 namespace penstock::images {
 
-/// A file, and what is drawn for it. Who decodes the image depends on the seed: Ticket::sample_seed
-/// makes that anew in each epoch, the sample's number leaves it as it is.
+/// A file and its seed. The seed decides which decoder decodes the image: Ticket::sample_seed
+/// changes it in each epoch, while the sample's number keeps it.
 struct JpegItem {
   std::span<const std::byte> file;  ///< all bytes of a JPEG file
   std::uint64_t seed = 0;           ///< passed to `view_of`, and decides who decodes the image
 };
 
-/// Who decoded an image.
+/// The decoder of an image.
 enum class DecodedBy : std::uint8_t {
   nobody,    ///< it failed
   hardware,  ///< an engine of the GPU
   cpu,       ///< a thread of the CPU
 };
 
-/// What became of an image.
+/// The result for an image.
 struct ImageResult {
-  DecodedBy by = DecodedBy::nobody;  ///< who decoded it; nobody: see `error`
-  std::string error;  ///< of an image that nobody decoded: why, without the file's name
+  DecodedBy by = DecodedBy::nobody;  ///< the decoder; nobody: see `error`
+  std::string error;  ///< why nobody decoded the image, without the file's name; else empty
 };
 
-/// Images so far.
+/// The number of images so far.
 struct HardwareStats {
-  /// Decoded by the engines, by the CPU, by nobody.
+  /// Images decoded by the engines, by the CPU, and by nobody.
   std::uint64_t hardware = 0, cpu = 0, failed = 0;
-  /// Of cpu and failed: those that the engines did not take (progressive, CMYK, damaged, larger
-  /// than the memory, ...), and those that an engine took and could not decode.
+  /// Among cpu and failed: those that the engines did not accept (progressive, CMYK, damaged,
+  /// larger than the memory, ...), and those that an engine accepted and could not decode.
   std::uint64_t refused = 0, returned = 0;
 };
 
@@ -96,42 +98,43 @@ struct HardwareOptions {
   JpegOptions cpu{};  ///< its limits and apply_orientation hold for both decoders
   /// Threads for the CPU's images; the caller helps when the engine is done.
   int cpu_threads = 1;
-  /// Of the images that the engines take, the share that the CPU decodes: 0 ... 1; 0: the engines
-  /// alone. nullopt: the share is found by what is delivered. Which decoder takes an image, and so
-  /// its pixels, may then differ from run to run.
+  /// The share that the CPU decodes of the images that the engines accept: 0 ... 1; 0: the engines
+  /// alone. nullopt: the share is found by the rate of delivered images. The decoder of an image,
+  /// and so its pixels, may then differ from run to run.
   std::optional<double> cpu_share = {};
   int lanes = 2;  ///< sets of engine, memory and streams, used in turn; at least 2
   std::size_t device_bytes = std::size_t{256} << 20;   ///< memory for decoded images, for each lane
   std::size_t staging_bytes = std::size_t{128} << 20;  ///< page-locked memory, for each lane
   EngineOptions engine{};                              ///< what the engines are made for
-  /// Throws where there is no engine, in place of decoding everything on the CPU.
+  /// Throws if there is no engine, instead of decoding everything on the CPU.
   bool require_engine = false;
-  /// Counts there too. Must outlive the decoder.
+  /// Also counts images there. It must outlive the decoder.
   HardwareTotals* totals = nullptr;
 };
 
-/// Decodes JPEG files to a batch in device memory. One thread at a time; of the device that was
-/// current at construction, which must be current when decode() is called. After warm-up neither it
-/// nor the engine allocates memory of the device or page-locked memory, but for messages of images
-/// that fail.
+/// Decodes JPEG files to a batch in device memory. Use each object on one thread at a time. It
+/// belongs to the device that was current at construction, which must be current when decode() is
+/// called. After warm-up neither it nor the engine allocates device memory or page-locked memory.
+/// Only the messages of images that fail allocate.
 class HardwareDecoder {
  public:
-  /// Throws std::invalid_argument for options that make no sense; CudaError; std::runtime_error if
-  /// an engine is required and there is none.
+  /// Throws std::invalid_argument for invalid options, CudaError, and std::runtime_error if an
+  /// engine is required and there is none.
   explicit HardwareDecoder(const HardwareOptions& options = {},
                            const MakeEngine& make = make_nvjpeg_engine);
   HardwareDecoder(HardwareDecoder&&) noexcept;
   HardwareDecoder& operator=(HardwareDecoder&&) noexcept;
   ~HardwareDecoder();  ///< waits for its work
 
-  /// Decodes `items`, and queues what makes items.size() outputs of `format` at `out`, in device
-  /// memory, on `stream`. `view_of(seed, size)` returns the View of an image, such as
+  /// Decodes `items`, and queues the work on `stream` that makes items.size() outputs of `format`
+  /// at `out`, in device memory. `view_of(seed, size)` returns the View of an image, as
   /// RandomResizedCrop does; its output must be format.size. Blocks until the files are decoded or
-  /// copied: they are free when it returns. Images that cannot be decoded become zeros.
+  /// copied; when it returns, they may be freed. Images that cannot be decoded become zeros.
   ///
   /// Returns a result for each item, valid until the next call. Throws what view_of throws,
   /// std::invalid_argument for a format that cannot be written, a view that does not fit, and an
-  /// output that has no room in the decoder's memory; CudaError, and what else the engine throws.
+  /// output that is too large for the decoder's memory; also CudaError and the errors of the
+  /// engine.
   template <OutputElement T, class ViewOf>
   [[gnu::always_inline]] std::span<const ImageResult> decode(std::span<const JpegItem> items,
                                                              ViewOf&& view_of,
@@ -141,7 +144,7 @@ class HardwareDecoder {
     return decode_named(items, view_of, format, out, penstock::detail::named(stream), stop);
   }
 
-  /// Images that this decoder was given so far.
+  /// Counts the images that this decoder has received so far.
   HardwareStats stats() const;
   /// The CPU's share of the last batch.
   double cpu_share() const;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What decoders throw.
+// The exceptions of decoders.
 
 #include <stdexcept>
 
 namespace penstock::images {
 
-/// An image cannot be decoded. `what()` says why in one sentence, without the name of the file,
-/// which the store knows.
+/// An image cannot be decoded. `what()` says why in one sentence. It does not name the file, which
+/// the store knows.
 class ImageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The stop token of a call asked it to stop: the image may be good.
+/// The stop token of a call requested a stop; the image may be valid.
 class DecodeStopped : public std::runtime_error {
  public:
   /// Its message is "stopped".

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// image_source: a source that reads JPEG files from a store, and decodes what the views of the
-// images need, on the workers.
+// image_source: a source that reads JPEG files from a store. The workers decode the parts that the
+// views of the images need.
 //
 //   namespace images = penstock::images;
 //   const penstock::FileFolder files("imagenet/train");
@@ -34,7 +34,7 @@ namespace penstock::images {
 
 namespace detail {
 
-/// What image_source asks of a store.
+/// The requirements of image_source for a store.
 template <class Files>
 concept ImageFiles = requires(const Files& files, std::uint64_t i, std::vector<std::byte>& memory) {
   { files.read(i, memory) } -> std::convertible_to<std::span<const std::byte>>;
@@ -46,7 +46,7 @@ concept HasLabels = requires(Files& files, std::uint64_t i) {
   files.label(i);
 };
 
-/// What a worker decodes with.
+/// The state of a worker.
 struct ImageWorker {
   RowDecoder decode;
   std::vector<std::byte> file{};
@@ -54,20 +54,20 @@ struct ImageWorker {
 
 }  // namespace detail
 
-/// A per_sample source of DecodedImages. For each sample it reads file `sample.index` of `files`,
-/// calls `view(sample.seed, size)` with the image's size, decodes what that View needs (see
-/// RowDecoder), and sets the label: that of files.label(sample.index), or -1 where the type of
+/// Returns a per_sample source of DecodedImages. For each sample it reads file `sample.index` of
+/// `files`, calls `view(sample.seed, size)` with the image's size, decodes what that View needs
+/// (see RowDecoder), and sets the label to files.label(sample.index), or to -1 if the type of
 /// `files` has no such member.
 ///
-/// `files` is a Store, or any type with read(i, scratch), name(i) and maybe label(i), all const.
-/// All workers use the one that it was given, by reference: it has to outlive the pipeline. `view`
+/// `files` is a Store, or any type with read(i, scratch), name(i) and optionally label(i), all
+/// const. All workers use the given object by reference, so it has to outlive the pipeline. `view`
 /// is a RandomResizedCrop, a ResizeCenterCrop or any function that returns a View; each worker has
 /// its own copy. Its output must be that of the transform. After its largest file and image a
 /// worker allocates nothing, unless `files` does.
 ///
-/// What fails is an ImageError in whose text files.name(sample.index) comes first, with the
-/// original exception (of the store, the decoder or `view`) nested. A stop of the pipeline ends the
-/// decoding within a few rows.
+/// A failure is an ImageError whose text begins with files.name(sample.index), with the original
+/// exception (of the store, the decoder or `view`) nested. A stop of the pipeline ends the decoding
+/// within a few rows.
 template <class Files, class ViewOf>
 auto image_source(const Files& files, ViewOf view, const JpegOptions& options = {}) {
   static_assert(detail::ImageFiles<Files>,
@@ -100,7 +100,7 @@ auto image_source(const Files& files, ViewOf view, const JpegOptions& options = 
       }));
 }
 // clang-format off
-/// Of a temporary store it would keep a reference to nothing.
+/// With a temporary store, the source would keep a dangling reference.
 template <class Files, class ViewOf>
 auto image_source(const Files&&, ViewOf, const JpegOptions& = {}) = delete;  // the source keeps a reference to the store, which is a temporary here: give it a name
 // clang-format on

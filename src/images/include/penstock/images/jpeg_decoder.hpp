@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// JpegDecoder: JPEG files to red, green and blue, by libjpeg-turbo, on the calling thread. It
-// decodes the rows and columns that a view needs, at the smallest scale that the view allows.
+// JpegDecoder: decodes JPEG files to red, green and blue with libjpeg-turbo, on the calling thread.
+// It decodes the rows and columns that a view needs, at the smallest scale that the view allows.
 //
 //   penstock::images::JpegDecoder decoder;  // one for each worker
 //   penstock::images::Resizer resize;
@@ -11,9 +11,9 @@
 //   const penstock::images::ImageSize size = decoder.open(file);  // the bytes of a JPEG file
 //   resize(decoder.decode(crop(sample.seed, size)), pixels);
 //
-// Binary PPM files, as penstock-pack --raw writes them, are taken as well, and need no decoding.
-// Grey becomes RGB. CMYK and YCCK are taken as Adobe's programs write them (255 is no ink). Colour
-// profiles are not looked at.
+// It also accepts binary PPM files, as penstock-pack --raw writes them; they need no decoding. Grey
+// becomes RGB. CMYK and YCCK are read as Adobe's programs write them (255 is no ink). Colour
+// profiles are ignored.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,10 +27,11 @@ namespace penstock::images {
 
 /// The settings and limits of a JpegDecoder.
 struct JpegOptions {
-  /// Turns and mirrors the image as its EXIF data say. torchvision and Pillow do so only if asked.
+  /// Turns and mirrors the image according to its EXIF data. torchvision and Pillow do so only on
+  /// request.
   bool apply_orientation = false;
-  /// Damage that libjpeg can work around is an ImageError, also behind the last row of an image
-  /// (an end mark that is missing, too). An early end of the file always is one.
+  /// Makes damage that libjpeg can work around an ImageError, even after the last row of an image
+  /// (such as a missing end marker). An early end of the file always is one.
   bool warnings_are_errors = false;
   /// Uses libjpeg's faster and less exact inverse DCT.
   bool fast_dct = false;
@@ -47,14 +48,14 @@ struct JpegOptions {
   int max_scans = 100;      ///< scans of a progressive file; encoders write about ten
   double max_seconds = 60;  ///< CPU time of the thread for one image
 
-  /// Called every few rows, like the stop token: true ends the decoding with DecodeStopped. For
-  /// programs that end on a signal. Must not throw.
+  /// Called every few rows, like the stop token. If it returns true, the decoding ends with
+  /// DecodeStopped. It is for programs that end on a signal. It must not throw.
   bool (*interrupted)() = nullptr;
 };
 
-/// Decodes JPEG files to pixels, on the calling thread. One thread at a time. Its memory grows to
-/// what the largest image so far needed; for images within that, open() and decode() allocate
-/// nothing.
+/// Decodes JPEG files to pixels on the calling thread. Use each object on one thread at a time. Its
+/// memory grows to the need of the largest image so far; for images within that, open() and
+/// decode() allocate nothing.
 class JpegDecoder {
  public:
   /// Allocates libjpeg's state.
@@ -64,16 +65,16 @@ class JpegDecoder {
   ~JpegDecoder();
 
   /// Reads the header of `file`, which is all bytes of a file and must stay valid until the image
-  /// is decoded. Returns the image's size: as it is stored, or as it is to be shown with
-  /// apply_orientation. Throws ImageError, also for an image beyond max_pixels.
+  /// is decoded. Returns the size of the image as it is stored, or with apply_orientation as it is
+  /// to be shown. Throws ImageError, also for an image beyond max_pixels.
   ImageSize open(std::span<const std::byte> file);
 
   /// Decodes what `view` needs of the opened image. `view` has the coordinates of an image of the
   /// size that open() returned. The result is valid until the next call; its view describes the
   /// same output in coordinates of its pixels. May be called more than once for an image.
   ///
-  /// The pixels that the output is computed from are those of the whole image, bit for bit, unless
-  /// scaled_dct applies. Rows below the view are not read: damage there is not found.
+  /// The output is computed from the pixels of the whole image, bit for bit, unless scaled_dct
+  /// applies. Rows below the view are not read, so damage there is not found.
   ///
   /// Throws ImageError; DecodeStopped if `stop` is requested or `interrupted` returns true, within
   /// a few rows; std::invalid_argument for a view that is empty or not within the image;
@@ -83,7 +84,7 @@ class JpegDecoder {
  private:
   class Reader;
   std::unique_ptr<Reader> reader_;
-  Pixels raw_;  // of an open file that needs no decoding
+  Pixels raw_;  // pixels of an open file that needs no decoding
 };
 
 }  // namespace penstock::images

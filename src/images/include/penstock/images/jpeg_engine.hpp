@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// JpegEngine: what stands behind HardwareDecoder. It decodes JPEG files, or parts of them, to
-// device memory, many at a time. make_nvjpeg_engine makes one of nvJPEG's hardware backend; a
-// program may bring another.
+// JpegEngine: the interface of the decoders that HardwareDecoder uses. An engine decodes JPEG
+// files, or parts of them, to device memory, many at a time. make_nvjpeg_engine makes one with
+// nvJPEG's hardware backend; a program may implement another.
 
 #include <cuda_runtime_api.h>
 
@@ -17,17 +17,17 @@
 
 namespace penstock::images {
 
-/// Decodes JPEG files to device memory. One thread at a time. An engine is one state of the
-/// decoder: it works on one batch at a time.
+/// Decodes JPEG files to device memory. Use each object on one thread at a time. An engine is one
+/// state of the decoder: it works on one batch at a time.
 class JpegEngine {
  public:
   /// A file, and the device memory for a part of its pixels: 3 bytes a pixel, `stride` bytes a row.
   struct Image {
     std::span<const std::byte> file;  ///< all bytes of a JPEG file
     ImageSize size;                   ///< as the file's header says
-    Region part;                      ///< of the image: what is wanted, and nothing else is written
-    std::uint8_t* pixels = nullptr;   ///< device memory: the part's pixel at the top left
-    std::int64_t stride = 0;          ///< bytes from one row to the next
+    Region part;  ///< the part of the image that is wanted; nothing else is written
+    std::uint8_t* pixels = nullptr;  ///< device memory: the part's pixel at the top left
+    std::int64_t stride = 0;         ///< bytes from one row to the next
   };
 
   JpegEngine() = default;
@@ -35,35 +35,37 @@ class JpegEngine {
   JpegEngine& operator=(const JpegEngine&) = delete;
   virtual ~JpegEngine() = default;
 
-  /// For HardwareDecoder::backend() and messages.
+  /// The name for HardwareDecoder::backend() and messages.
   virtual std::string name() const = 0;
-  /// Whether decode() takes such a file. Reads the header only.
+  /// Whether decode() accepts such a file. It reads only the header.
   virtual bool takes(std::span<const std::byte> file) = 0;
-  /// Decodes `images` in `stream`, each to red, green and blue. May block. Files and pixels must
-  /// stay as they are until that work is done; so must the engine, before its next call. False: one
-  /// of the images cannot be decoded, it is not known which, and the pixels of all are undefined.
-  /// Throws what is no image's fault.
+  /// Decodes `images` in `stream`, each to red, green and blue. It may block. Files and pixels must
+  /// stay unchanged until that work is done; so must the engine, before its next call. Returns
+  /// false if one of the images cannot be decoded; it is not known which one, and the pixels of all
+  /// are undefined. Throws for errors that no image causes.
   virtual bool decode(std::span<const Image> images, cudaStream_t stream) = 0;
 };
 
-/// What to prepare an engine for.
+/// The sizes for which an engine is prepared.
 struct EngineOptions {
-  int batch = 256;              ///< most images of a call
+  int batch = 256;              ///< largest number of images of a call
   ImageSize image{1024, 1024};  ///< a size that few images exceed: memory is allocated for it
-  /// Decoders of nvJPEG that the engines of a device share: while one ends a batch, another begins
-  /// the next. Each takes memory, a third of a second to make, and has 14 streams.
+  /// The number of nvJPEG decoders that the engines of a device share: while one ends a batch,
+  /// another begins the next. Each decoder uses memory, takes a third of a second to create, and
+  /// has 14 streams.
   int decoders = 1;
 };
 
-/// Makes an engine for the current device. nullptr: there is none, and the string says why.
+/// Makes an engine for the current device. Returns nullptr if there is none; then the string says
+/// why.
 using MakeEngine = std::function<std::unique_ptr<JpegEngine>(const EngineOptions&, std::string&)>;
 
-/// An engine of nvJPEG's hardware backend. All engines of a device share options.decoders decoders
-/// of nvJPEG, made for the options of the first engine, and take turns. A decoder has 14 streams of
-/// its own: where the program launches graphs, set CUDA_DEVICE_MAX_CONNECTIONS=32 in its
-/// environment, or images wait for whole graphs. There is no engine over penstock::emulated, on a
-/// GPU without JPEG engines, without libnvjpeg.so.13 (with CUDA 12: .so.12), which is loaded at run
-/// time, and in a library that was built without nvjpeg.h.
+/// Makes an engine with nvJPEG's hardware backend. All engines of a device share options.decoders
+/// decoders of nvJPEG, made for the options of the first engine, and take turns. A decoder has 14
+/// streams of its own. If the program launches graphs, set CUDA_DEVICE_MAX_CONNECTIONS=32 in its
+/// environment, because otherwise images wait for whole graphs. There is no engine over
+/// penstock::emulated, on a GPU without JPEG engines, without libnvjpeg.so.13 (with CUDA 12:
+/// .so.12), which is loaded at run time, or in a library that was built without nvjpeg.h.
 std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions& options, std::string& why_not);
 
 }  // namespace penstock::images

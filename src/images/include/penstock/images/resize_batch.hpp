@@ -10,20 +10,20 @@
 //                                         .standard_deviation = {0.229f, 0.224f, 0.225f}};
 //   penstock::images::resize_batch(stream, images, format, out);   // float* out
 //
-// Compiled by nvcc this is a kernel, compiled by a C++ compiler a host function over
-// penstock::emulated (see launch.hpp); the arithmetic is the same.
+// With nvcc this is a kernel; with a C++ compiler it is a host function over penstock::emulated
+// (see launch.hpp). The arithmetic is the same.
 //
-// Method: the weighted means that view.hpp defines, directly in two dimensions, a thread for each
-// output pixel. The weights are computed where they are used, from the distance of a source pixel
-// to the centre: a multiplication costs less than a table that has to be read. Threads that are
-// neighbours read pixels that are neighbours, and write with one store of 4 or 8 channels.
+// Method: one thread per output pixel computes the weighted means that view.hpp defines, directly
+// in two dimensions. The weights are computed from the distance of a source pixel to the centre
+// where they are used, because a multiplication costs less than reading a table. Neighbouring
+// threads read neighbouring pixels, and write with one store of 4 or 8 channels.
 //
-// Why not separably, with a buffer between the two directions? An image that is reduced has each
-// pixel read by about four outputs, whatever the step, since neighbouring filters overlap by half
-// in each direction. So the cost of a source pixel is constant: four multiplications and additions
-// a channel. Somebody had to decode that pixel, which costs much more. What grows with the step is
-// the time of one thread, which reads about 4 * step_y * step_x pixels: decoded_images.hpp bounds
-// the step, and in hardware_decoder.hpp the images are those that fit its memory.
+// Why not separably, with a buffer between the two directions? When an image is reduced, about four
+// outputs read each pixel, whatever the step, since neighbouring filters overlap by half in each
+// direction. So the cost of a source pixel is constant: four multiplications and additions per
+// channel. Decoding that pixel costs much more. Only the time of one thread grows with the step,
+// because it reads about 4 * step_y * step_x pixels. decoded_images.hpp bounds the step, and in
+// hardware_decoder.hpp the images have to fit its memory.
 
 #include <cuda_runtime_api.h>
 
@@ -41,8 +41,8 @@
 
 namespace penstock::images {
 
-/// Where an image lies in the memory of its batch, and what becomes of it. It travels with the
-/// batch to the device. An image whose region is empty becomes zeros.
+/// The place of an image in the memory of its batch, and its view. It is copied to the device with
+/// the batch. An image whose region is empty becomes zeros.
 struct ImageGeometry {
   std::int64_t offset = 0;  ///< bytes to the first pixel, see ImageBatch
   std::int64_t stride = 0;  ///< bytes from one row of pixels to the next
@@ -64,13 +64,12 @@ enum class PixelOrder : std::uint8_t {
   nchw,  ///< channels, height, width
 };
 
-/// What a batch of outputs looks like. A value of a floating type is
-/// (pixel / 255 - mean) / standard_deviation, where a pixel is 0 ... 255; a std::uint8_t is the
-/// pixel, rounded to nearest.
+/// The format of a batch of outputs. A value of a floating type is (pixel / 255 - mean) /
+/// standard_deviation, where a pixel is 0 ... 255; a std::uint8_t is the pixel, rounded to nearest.
 struct OutputFormat {
   ImageSize size{};                     ///< size of an output in pixels
   PixelOrder order = PixelOrder::nhwc;  ///< order of the values in memory
-  int channels = 3;                     ///< 3, 4 or 8: those behind the third are zero
+  int channels = 3;                     ///< 3, 4 or 8: the channels after the third are zero
   std::array<float, 3> mean{0, 0, 0};   ///< means of red, green and blue, where 1 is full
   std::array<float, 3> standard_deviation{1, 1, 1};  ///< standard deviations, the same way
 
@@ -78,7 +77,7 @@ struct OutputFormat {
   std::int64_t values() const noexcept { return std::int64_t{size.height} * size.width * channels; }
 };
 
-/// What an output consists of: float, __half, __nv_bfloat16 and the like, or std::uint8_t.
+/// The element types of an output: float, __half, __nv_bfloat16 and the like, or std::uint8_t.
 template <class T>
 concept OutputElement = std::same_as<T, std::uint8_t> ||
     (std::is_trivially_copyable_v<T> && !std::is_integral_v<T> && requires(float f) { T(f); });
@@ -87,7 +86,7 @@ namespace detail {
 
 /// The source pixels of an output pixel, in one direction, and their weights.
 struct Taps {
-  std::int32_t first, last;  ///< `last` is one behind
+  std::int32_t first, last;  ///< `last` is one past the end
   float distance;            ///< of the first pixel's centre to the output's centre
   float slope;               ///< of the triangle
 
@@ -99,7 +98,7 @@ struct Taps {
     distance = static_cast<float>(first + 0.5 - centre);
     slope = static_cast<float>(1 / half);
   }
-  /// Of a pixel at this distance from the centre.
+  /// Returns the weight of a pixel at this distance from the centre.
   PENSTOCK_HOST_DEVICE float weight(float at) const {
     const float weight = 1 - (at < 0 ? -at : at) * slope;
     return weight > 0 ? weight : 0;
@@ -143,7 +142,7 @@ PENSTOCK_HOST_DEVICE inline Rgb mean_of(const std::uint8_t* pixels, std::int64_t
   const float scale = total > 0 ? 1 / total : 0;
   const auto mean = [scale](float of_all) {
     const float value = of_all * scale;
-    return value < 255 ? value : 255;  // Of white pixels it may be rounded up.
+    return value < 255 ? value : 255;  // Rounding may exceed 255 for white pixels.
   };
   return {mean(sum.red), mean(sum.green), mean(sum.blue)};
 }
@@ -162,7 +161,7 @@ struct alignas(sizeof(T) * channels) PixelVector {
   T values[channels];
 };
 
-/// The kernel: the output pixel `i`, counted in rows, images and the batch.
+/// The kernel for output pixel `i`, counted over rows, images and the batch.
 template <class T>
 struct ResizePixel {
   ImageBatch images;
@@ -172,7 +171,7 @@ struct ResizePixel {
   float scale[3], shift[3];
 
   PENSTOCK_HOST_DEVICE void operator()(std::int64_t i) const {
-    // 32 bits: a division of 64 bits takes as long as the rest.
+    // It uses 32 bits, because a division of 64 bits takes as long as the rest.
     const auto pixel = static_cast<std::uint32_t>(i);
     const std::uint32_t area = height * width;
     const std::uint32_t image = pixel / area, at = pixel - image * area;
@@ -268,10 +267,10 @@ ResizePixel<T> resize_pixel(const ImageBatch& images, const OutputFormat& format
 
 }  // namespace detail
 
-/// Writes images.count outputs of format.values() values each to `out`, in device memory: queues
-/// one kernel (more only beyond 2^31 pixels) on `stream`, and returns. Neither blocks nor
-/// synchronises. The outputs' size is that of `format`; `output` of the views is not read. Views
-/// must lie in the memory of their images: that is not checked.
+/// Writes images.count outputs of format.values() values each to `out`, in device memory. It queues
+/// one kernel (several only beyond 2^31 pixels) on `stream`, and returns without blocking or
+/// synchronising. The size of the outputs is that of `format`; `output` of the views is not read.
+/// Views must lie in the memory of their images; this is not checked.
 ///
 /// Throws std::invalid_argument for a format that it cannot write, and if `out` is not aligned to
 /// its pixels (4 or 8 channels, NHWC); CudaError if the launch fails.

@@ -10,8 +10,8 @@
 //       penstock::images::ResizeCenterCrop{.resize = 256, .output = {224, 224}}({375, 500});
 //   resize({{image.data(), {375, 500}, 500 * 3}, view}, small);
 //
-// Values are those of torchvision's v2 `resized_crop` and `resize` with antialias=True, on tensors
-// of uint8, within 1 of 255; and of Pillow's BILINEAR.
+// The values match those of torchvision's v2 `resized_crop` and `resize` with antialias=True, on
+// tensors of uint8, within 1 of 255, and those of Pillow's BILINEAR.
 
 #include <cstdint>
 #include <memory>
@@ -20,11 +20,11 @@
 
 namespace penstock::images {
 
-/// Makes the output of a view on the CPU. One thread at a time. Its memory grows to what the
-/// largest picture needs, then nothing is allocated.
+/// Makes the output of a view on the CPU. Use each object on one thread at a time. Its memory grows
+/// to the need of the largest picture; then nothing is allocated.
 class Resizer {
  public:
-  /// Without memory yet.
+  /// The object has no memory yet.
   Resizer();
   Resizer(Resizer&&) noexcept;
   Resizer& operator=(Resizer&&) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Sizes, rectangles and views of images: what decoders, crops and resizers exchange.
+// Sizes, rectangles and views of images, which decoders, crops and resizers exchange.
 //
 // A View says which part of an image becomes the output, and at which scale. Decoders use it to
 // decode no more than the output needs; resizers and the kernel compute the output from it.
@@ -24,33 +24,33 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-/// Interleaved red, green and blue, 3 bytes a pixel. Rows begin `stride` bytes apart. The memory
-/// belongs to whoever made it.
+/// Interleaved red, green and blue, 3 bytes per pixel. Rows begin `stride` bytes apart. The creator
+/// owns the memory.
 struct Pixels {
   const std::uint8_t* data = nullptr;  ///< the pixel at the top left
   ImageSize size;                      ///< in pixels
   std::int64_t stride = 0;             ///< bytes
 };
 
-/// How an output of output.height x output.width pixels is made of an image. Pixel (r, c) of the
+/// How an output of output.height x output.width pixels is made from an image. Pixel (r, c) of the
 /// image covers [r, r + 1) x [c, c + 1). The centre of output pixel (y, x) lies at
 ///
 ///     (origin_y + (y + 0.5) * step_y, origin_x + (x + 0.5) * step_x)
 ///
 /// in the image; with `flip`, x counts from the right. Values are weighted means by triangle
-/// filters of half-width max(step, 1) (antialiased bilinear), taken of the pixels of `region` alone
-/// and renormalised at its border. So a view whose region is the crop crops first and resizes then;
-/// a view whose region is the whole image resizes first and crops then.
+/// filters of half-width max(step, 1) (antialiased bilinear). Only pixels of `region` are used, and
+/// the weights are renormalised at its border. So a view whose region is the crop crops first and
+/// then resizes; a view whose region is the whole image resizes first and then crops.
 struct View {
-  Region region;  ///< pixels of the image that the output is made of
-  /// Where the output's corner at the top left lies in the image.
+  Region region;  ///< pixels of the image from which the output is made
+  /// The position of the output's top left corner in the image.
   double origin_y = 0, origin_x = 0;
   double step_y = 1, step_x = 1;  ///< pixels of the image for each pixel of the output
   ImageSize output;               ///< size of the output in pixels
   bool flip = false;              ///< mirrors the output, left to right
 };
 
-/// The view of all pixels of an image, as they are.
+/// The view of all pixels of an image, unchanged.
 constexpr View whole(ImageSize size) {
   return {.region = {0, 0, size.height, size.width}, .output = size};
 }
@@ -59,7 +59,7 @@ constexpr View whole(ImageSize size) {
 /// decoded fewer rows and columns than the image has, at a smaller scale.
 struct Decoded {
   Pixels pixels;  ///< the pixels in memory
-  View view;      ///< what the output is made of, in coordinates of `pixels`
+  View view;      ///< how the output is made, in coordinates of `pixels`
 };
 
 }  // namespace penstock::images

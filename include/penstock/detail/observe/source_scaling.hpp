@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// SourceMemory: how the time of the source for a batch depends on the number of workers. Workers
+// SourceScaling: how the time of the source for a batch depends on the number of workers. Workers
 // may share a resource, such as a disk or the cores. Then each batch takes longer with more
 // workers, which a replay of recorded batches cannot know. This class keeps two times: the time of
 // a batch when the workers do not slow each other down, and the time from one batch to the next
@@ -13,7 +13,7 @@
 
 namespace penstock::detail {
 
-class SourceMemory {
+class SourceScaling {
  public:
   /// Records that each of `workers` workers takes `time` for a batch.
   void note(std::size_t workers, double time) {
