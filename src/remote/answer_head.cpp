@@ -57,6 +57,7 @@ std::optional<AnswerHead::Range> read_range(std::string_view text) {
 
 void AnswerHead::take(std::string_view line) noexcept {
   if (line.starts_with("HTTP/")) {
+    complete_ = false;
     status_ = 0;
     etag_bytes_ = 0;
     length_.reset();
@@ -66,6 +67,7 @@ void AnswerHead::take(std::string_view line) noexcept {
     if (const auto status = number(line.substr(space + 1, 3))) status_ = static_cast<int>(*status);
     return;
   }
+  if (trimmed(line).empty()) complete_ = status_ != 0;
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
   const std::string_view name = line.substr(0, colon), value = trimmed(line.substr(colon + 1));

@@ -17,6 +17,8 @@ class AnswerHead {
   /// allocates.
   void take(std::string_view line) noexcept;
 
+  /// Whether there was a status line, and an empty line behind it.
+  bool complete() const noexcept { return complete_; }
   int status() const noexcept { return status_; }
   /// With its quotes; empty where there is none, or one of more than 255 bytes.
   std::string_view etag() const noexcept { return {etag_.data(), etag_bytes_}; }
@@ -33,6 +35,7 @@ class AnswerHead {
   const std::optional<Range>& range() const noexcept { return range_; }
 
  private:
+  bool complete_ = false;
   int status_ = 0;
   std::array<char, 255> etag_;
   std::size_t etag_bytes_ = 0;

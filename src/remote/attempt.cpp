@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "origin.hpp"
+#include "service_error.hpp"
 
 namespace penstock::remote {
 namespace {
@@ -16,6 +17,8 @@ constexpr long kReceiveBuffer = 512L << 10;
 constexpr long kRedirects = 5;
 /// Of the body of an error; a longer one ends the connection.
 constexpr std::size_t kDiscard = std::size_t{64} << 10;
+/// Of these the first ones are read.
+constexpr std::size_t kErrorBody = std::size_t{8} << 10;
 constexpr std::uint64_t kLeastBytesPerSecond = 1024;
 
 template <class Value>
@@ -53,6 +56,26 @@ std::string shown_etag(std::string_view etag) {
   return etag.empty() ? "none" : std::string(etag);
 }
 
+/// Whether a server's message has the last word of a header, or a value of the URL's query: they
+/// may be secrets.
+bool repeats_secret(std::string_view message, const HttpRequest& request) {
+  constexpr std::size_t kShortest = 8;
+  const auto has = [&](std::string_view part) {
+    return part.size() >= kShortest && message.find(part) != std::string_view::npos;
+  };
+  std::string_view query = request.url;
+  query.remove_prefix(std::min(query.size(), query.find('?')));
+  while (!query.empty()) {
+    query.remove_prefix(1);
+    const std::string_view field = query.substr(0, query.find('&'));
+    if (has(field.substr(field.find('=') + 1))) return true;
+    query.remove_prefix(field.size());
+  }
+  return std::ranges::any_of(request.headers, [&](std::string_view header) {
+    return !header.starts_with("Range:") && has(header.substr(header.rfind(' ') + 1));
+  });
+}
+
 }  // namespace
 
 Attempt::Attempt(const Options& options) : easy_(::curl_easy_init()) {
@@ -87,6 +110,7 @@ void Attempt::prepare(Part& part, std::size_t from, std::span<std::byte> into, b
   from_ = from;
   into_ = into;
   expected_ = received_ = discarded_ = received_then_ = 0;
+  error_body_.clear();
   total_ = 0;
   head_ = {};
   fault_ = Fault::not_seen;
@@ -95,13 +119,15 @@ void Attempt::prepare(Part& part, std::size_t from, std::span<std::byte> into, b
   started_ = looked_ = now;
 
   request_.url = part.redirected.empty() ? part.object->url : part.redirected;
-  std::array<char, 64> range;
-  const std::uint64_t begin = part.offset + from;
-  const int length = std::snprintf(range.data(), range.size(), "Range: bytes=%llu-%llu",
-                                   static_cast<unsigned long long>(begin),
-                                   static_cast<unsigned long long>(begin + into.size() - 1));
-  request_.headers.resize(1);
-  request_.headers[0].assign(range.data(), static_cast<std::size_t>(length));
+  request_.headers.resize(part.whole ? 0 : 1);
+  if (!part.whole) {
+    std::array<char, 64> range;
+    const std::uint64_t begin = part.offset + from;
+    const int length = std::snprintf(range.data(), range.size(), "Range: bytes=%llu-%llu",
+                                     static_cast<unsigned long long>(begin),
+                                     static_cast<unsigned long long>(begin + into.size() - 1));
+    request_.headers[0].assign(range.data(), static_cast<std::size_t>(length));
+  }
   const Authorizer& authorizer = part.object->authorizer;
   if (authorizer) authorizer(request_, std::chrono::system_clock::now());
   // A signature is for one host and one path: a redirect to the same host is signed anew.
@@ -111,7 +137,7 @@ void Attempt::prepare(Part& part, std::size_t from, std::span<std::byte> into, b
   for (std::size_t i = 0; i < header_list_.size(); ++i)
     header_list_[i] = {request_.headers[i].data(),
                        i + 1 < header_list_.size() ? &header_list_[i + 1] : nullptr};
-  set(easy_, CURLOPT_HTTPHEADER, header_list_.data());
+  set(easy_, CURLOPT_HTTPHEADER, header_list_.empty() ? nullptr : header_list_.data());
   set(easy_, CURLOPT_URL, request_.url.c_str());
   set(easy_, CURLOPT_FRESH_CONNECT, new_connection ? 1L : 0L);
 #if CURL_AT_LEAST_VERSION(7, 85, 0)
@@ -138,13 +164,21 @@ std::size_t Attempt::take(const char* bytes, std::size_t count) noexcept {
   if (fault_ == Fault::not_seen) fault_ = look_at_head();
   if (fault_ == Fault::status) {
     discarded_ += count;
+    try {
+      error_body_.append(bytes, std::min(count, kErrorBody - error_body_.size()));
+    } catch (const std::bad_alloc&) {  // The status remains.
+    }
     return discarded_ > kDiscard ? 0 : count;
   }
-  if (fault_ == Fault::none && count > expected_ - received_) fault_ = Fault::too_long;
+  std::size_t taken = count;
+  if (fault_ == Fault::none && count > expected_ - received_) {
+    if (total_ == expected_ || !part_->whole) fault_ = Fault::too_long;
+    taken = expected_ - received_;  // The answer ends here: there is no room for more.
+  }
   if (fault_ != Fault::none) return 0;
-  std::memcpy(into_.data() + received_, bytes, count);
-  received_ += count;
-  return count;
+  std::memcpy(into_.data() + received_, bytes, taken);
+  received_ += taken;
+  return taken;
 }
 
 /// Sets expected_ and total_ of an answer that is right so far.
@@ -158,7 +192,7 @@ Attempt::Fault Attempt::look_at_head() noexcept {
   };
 
   if (head_.status() == 206) {
-    if (!range || !range->has_bytes) return Fault::wrong_range;
+    if (part_->whole || !range || !range->has_bytes) return Fault::wrong_range;
     if (differs(range->total)) return Fault::changed;
     if (!is_known && !range->total) return Fault::wrong_range;
     total_ = is_known ? object.size : *range->total;
@@ -166,6 +200,12 @@ Attempt::Fault Attempt::look_at_head() noexcept {
     if (range->first != begin || range->last + 1 != end) return Fault::wrong_range;
     expected_ = end - begin;
     if (head_.length() && *head_.length() != expected_) return Fault::wrong_range;
+    return Fault::none;
+  }
+  if (head_.status() == 200 && part_->whole) {
+    if (!head_.length()) return Fault::no_length;
+    total_ = *head_.length();
+    expected_ = static_cast<std::size_t>(std::min<std::uint64_t>(total_, into_.size()));
     return Fault::none;
   }
   if (head_.status() == 200) {
@@ -181,6 +221,11 @@ Attempt::Fault Attempt::look_at_head() noexcept {
     if (!is_known && *range->total == 0) return Fault::none;  // an empty object
   }
   return Fault::status;
+}
+
+/// Whether all has come that there is room for, of an object that is larger.
+bool Attempt::has_enough() const noexcept {
+  return fault_ == Fault::none && part_->whole && received_ == expected_ && total_ > expected_;
 }
 
 std::string Attempt::what_changed() const {
@@ -202,50 +247,28 @@ Outcome Attempt::judge(CURLcode code) {
 
 Outcome Attempt::end_of_answer(CURLcode code) {
   using Kind = Outcome::Kind;
-  if (fault_ == Fault::not_seen && code == CURLE_OK) fault_ = look_at_head();
+  if (fault_ == Fault::not_seen && code == CURLE_OK && head_.complete()) fault_ = look_at_head();
   switch (fault_) {
     case Fault::changed:
       return {.kind = Kind::failed, .why = what_changed()};
     case Fault::no_ranges:
       return {.kind = Kind::failed,
               .why = "the server does not serve ranges: it answers with the whole object"};
+    case Fault::no_length:
+      return {.kind = Kind::failed, .why = "the answer does not say how many bytes it has"};
     case Fault::wrong_range:
       return {.kind = Kind::failed, .why = "the answer is of another range than was asked for"};
     case Fault::too_long:
       return {.kind = Kind::failed, .why = "the answer has more bytes than were asked for"};
-    case Fault::status: {
-      const int status = head_.status();
-      Outcome outcome{.kind = Kind::failed, .why = "HTTP " + std::to_string(status)};
-      if (status >= 300 && status < 400) {
-        const char* to = nullptr;
-        ::curl_easy_getinfo(easy(), CURLINFO_REDIRECT_URL, &to);
-        if (to == nullptr) return outcome;
-        if (origin_of(to) != origin_of(request_.url)) {
-          outcome.why = "a signed request is not sent on to another host: " + origin_of(to);
-          return outcome;
-        }
-        if (part_->redirects >= kRedirects) {
-          outcome.why = "too many redirects";
-          return outcome;
-        }
-        outcome.kind = Kind::redirected;
-        outcome.why = to;
-        return outcome;
-      }
-      if (status == 408 || status == 429 || status >= 500) outcome.kind = Kind::again;
-      outcome.throttled = status == 429 || status == 503;
-      curl_off_t seconds = 0;
-      if (::curl_easy_getinfo(easy(), CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK && seconds > 0)
-        outcome.retry_after =
-            std::chrono::seconds(std::min<curl_off_t>(seconds, curl_off_t{1} << 30));
-      return outcome;
-    }
+    case Fault::status:
+      return refusal();
     case Fault::none:
     case Fault::not_seen:
       break;
   }
+  if (has_enough()) return {.kind = Kind::whole};
   if (code == CURLE_OK) {
-    if (received_ == expected_) return {.kind = Kind::whole};
+    if (fault_ == Fault::none && received_ == expected_) return {.kind = Kind::whole};
     return {.kind = Kind::again, .why = "the answer ends early", .connection_lost = true};
   }
   std::string why = error_[0] != '\0' ? error_.data() : ::curl_easy_strerror(code);
@@ -253,6 +276,39 @@ Outcome Attempt::end_of_answer(CURLcode code) {
   return {.kind = may_pass(code) ? Kind::again : Kind::failed,
           .why = std::move(why),
           .connection_lost = true};
+}
+
+/// What an answer is worth that is no bytes of the object.
+Outcome Attempt::refusal() {
+  using Kind = Outcome::Kind;
+  const int status = head_.status();
+  Outcome outcome{.kind = Kind::failed, .why = "HTTP " + std::to_string(status)};
+  if (status >= 300 && status < 400) {
+    const char* to = nullptr;
+    ::curl_easy_getinfo(easy(), CURLINFO_REDIRECT_URL, &to);
+    if (to == nullptr) return outcome;
+    if (origin_of(to) != origin_of(request_.url)) {
+      outcome.why = "a signed request is not sent on to another host: " + origin_of(to);
+      return outcome;
+    }
+    if (part_->redirects >= kRedirects) {
+      outcome.why = "too many redirects";
+      return outcome;
+    }
+    outcome.kind = Kind::redirected;
+    outcome.why = to;
+    return outcome;
+  }
+  ServiceFault said = read_service_fault(error_body_);
+  if (repeats_secret(said.message, request_)) said.message.clear();
+  outcome.why += said.text();
+  outcome.expired = (status == 400 || status == 403) && said.expired();
+  if (status == 408 || status == 429 || status >= 500) outcome.kind = Kind::again;
+  outcome.throttled = status == 429 || status == 503;
+  curl_off_t seconds = 0;
+  if (::curl_easy_getinfo(easy(), CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK && seconds > 0)
+    outcome.retry_after = std::chrono::seconds(std::min<curl_off_t>(seconds, curl_off_t{1} << 30));
+  return outcome;
 }
 
 bool Attempt::stalled(Time now, std::chrono::milliseconds stall) noexcept {

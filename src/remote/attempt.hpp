@@ -29,6 +29,7 @@ struct Outcome {
   int status = 0;
   bool throttled = false;               ///< 429 or 503
   bool connection_lost = false;         ///< again, on another connection
+  bool expired = false;                 ///< the credentials have expired
   std::chrono::seconds retry_after{0};  ///< 0: the server has not said
 };
 
@@ -71,6 +72,7 @@ class Attempt {
     not_seen,     // no byte of a body so far
     status,       // it is an error
     no_ranges,    // all bytes in place of a range
+    no_length,    // all bytes, and nobody knows how many
     wrong_range,  // or none
     changed,      // another object than the one that was opened
     too_long,     // more bytes than were asked for
@@ -82,7 +84,9 @@ class Attempt {
                                 void* self) noexcept;
   std::size_t take(const char* bytes, std::size_t count) noexcept;
   Fault look_at_head() noexcept;
+  bool has_enough() const noexcept;
   std::string what_changed() const;
+  Outcome refusal();
   Outcome end_of_answer(CURLcode code);
 
   Easy easy_;
@@ -94,6 +98,7 @@ class Attempt {
   std::span<std::byte> into_;
   std::size_t expected_ = 0;  // bytes of the body, when its head has been seen
   std::size_t received_ = 0, discarded_ = 0;
+  std::string error_body_;  // the first bytes of an error's
   std::uint64_t total_ = 0;
   AnswerHead head_;
   Fault fault_ = Fault::not_seen;

@@ -357,6 +357,11 @@ std::shared_ptr<const Credentials> CredentialChain::ready() const {
   return valid(clock_()) ? current_ : nullptr;
 }
 
+void CredentialChain::refused(const std::shared_ptr<const Credentials>& these) {
+  const std::lock_guard lock(mutex_);
+  if (current_ == these) refused_ = these;
+}
+
 WallTime CredentialChain::renew_at() const {
   const std::lock_guard lock(mutex_);
   return renew_at_;
@@ -365,7 +370,7 @@ WallTime CredentialChain::renew_at() const {
 std::shared_ptr<const Credentials> CredentialChain::get() {
   std::unique_lock lock(mutex_);
   const WallTime now = clock_();
-  if (valid(now) && (now < renew_at_ || asking_)) return current_;
+  if (valid(now) && current_ != refused_ && (now < renew_at_ || asking_)) return current_;
   if (asking_) {  // Their failure would be this thread's too.
     const std::uint64_t attempt = attempts_;
     asked_.wait(lock, [&] { return attempts_ != attempt; });
@@ -395,7 +400,7 @@ std::shared_ptr<const Credentials> CredentialChain::get() {
       const auto life = *found->expires - then;
       renew_at_ = *found->expires - std::min<WallTime::duration>(kAhead, life / 3);
     }
-  } else if (valid(then)) {
+  } else if (valid(then) && current_ != refused_) {
     renew_at_ = then + kAgain;
     failure_ = nullptr;
   }

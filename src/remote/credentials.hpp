@@ -104,6 +104,10 @@ class CredentialChain {
   /// another attempt every 30 seconds. Throws CredentialsError when there are none.
   std::shared_ptr<const Credentials> get();
 
+  /// A service has refused `these` before they expire: get() asks for others. Does nothing if it
+  /// has done so by now.
+  void refused(const std::shared_ptr<const Credentials>& these);
+
   /// The last credentials, without waiting for a provider; nullptr: there are none that are valid
   /// now. For threads that must not wait, beside one that calls get() when renew_at() has come.
   std::shared_ptr<const Credentials> ready() const;
@@ -126,7 +130,7 @@ class CredentialChain {
   std::uint64_t attempts_ = 0;  // that have ended
   std::exception_ptr failure_;  // of the last attempt
   WallTime renew_at_{};
-  std::shared_ptr<const Credentials> current_;
+  std::shared_ptr<const Credentials> current_, refused_;
 };
 
 }  // namespace penstock::remote

@@ -208,7 +208,8 @@ void Location::take_page(std::string_view url) {
   if (!parts.user_info.empty()) root_ += read_encoded(parts.user_info, url) + "@";
   root_ += authority;
   path_ = parts.path.empty() ? "/" : read_encoded(parts.path, url);
-  if (url.find('?') != std::string_view::npos) query_ = "?" + read_encoded(parts.query, url);
+  if (url.find('?') != std::string_view::npos)
+    query_.assign("?").append(read_encoded(parts.query, url));
 }
 
 Location Location::object(std::string_view key) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "credentials.hpp"
+#include "service_error.hpp"
 
 namespace penstock::remote {
 namespace {
@@ -86,10 +87,19 @@ std::shared_ptr<Signatures> ObjectStores::signatures(const Location& location) {
 
 HttpAnswer ObjectStores::call(const Location& location, HttpCall& call) {
   constexpr int kAttempts = 5;
+  bool renewed = false;
   for (int attempt = 1;; ++attempt) {
-    if (const auto by = signatures(location)) by->sign(call, std::chrono::system_clock::now());
+    const auto by = signatures(location);
+    const auto used = by ? by->refresh() : nullptr;
+    if (by) by->sign(call, std::chrono::system_clock::now());
     try {
       HttpAnswer answer = http_(call);
+      if (by && !renewed && (answer.status == 400 || answer.status == 403) &&
+          read_service_fault(answer.body).expired()) {
+        renewed = true;
+        by->refused(used);
+        continue;
+      }
       const bool may_pass = answer.status == 429 || answer.status >= 500;
       if (!may_pass || attempt == kAttempts) return answer;
     } catch (const std::runtime_error&) {

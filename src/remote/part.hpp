@@ -33,6 +33,7 @@ struct Failure {
   std::string text;
   int status = 0;  ///< of the last answer; 0: there was none
   int attempts = 0;
+  bool expired = false;  ///< the service says that the credentials have expired
 };
 
 /// Who waits for a part.
@@ -60,6 +61,7 @@ struct Part {
   const std::atomic<bool>* cancelled = nullptr;  ///< true: it should end soon
   Time due{};                                    ///< when it is needed; the epoch: nobody knows
   bool opening = false;  ///< the first request for the object: size and ETag are not known
+  bool whole = false;    ///< opening, without a range: the object from its first byte on
   bool ahead = false;    ///< nobody waits for it yet
 
   // Of the thread that works on it.

@@ -17,21 +17,26 @@ void PartGroup::ask(std::uint64_t offset, std::span<std::byte> target) {
   const std::size_t part_bytes = (target.size() - 1) / parts + 1;
   for (std::size_t begin = 0; begin < target.size(); begin += part_bytes)
     submit(offset + begin, target.subspan(begin, std::min(part_bytes, target.size() - begin)),
-           false);
+           Kind::range);
 }
 
 void PartGroup::open(std::span<std::byte> target) {
-  submit(0, target, true);
+  submit(0, target, Kind::opening);
 }
 
-void PartGroup::submit(std::uint64_t offset, std::span<std::byte> target, bool opening) {
+void PartGroup::open_whole(std::span<std::byte> target) {
+  submit(0, target, Kind::whole);
+}
+
+void PartGroup::submit(std::uint64_t offset, std::span<std::byte> target, Kind kind) {
   Part& part = transfers_.take_part();
   part.object = object_;
   part.offset = offset;
   part.target = target;
   part.owner = this;
   part.cancelled = &cancelled_;
-  part.opening = opening;
+  part.opening = kind != Kind::range;
+  part.whole = kind == Kind::whole;
   {
     const std::lock_guard lock(mutex_);
     ++under_way_;
@@ -72,8 +77,10 @@ void PartGroup::wait() {
     if (!failure_) return;
   }
   wait_for_all();
-  throw RemoteError(failure_->text.empty() ? "out of memory" : failure_->text, object_->name,
-                    failure_->status, failure_->attempts);
+  const std::string text = failure_->text.empty() ? "out of memory" : failure_->text;
+  if (failure_->expired)
+    throw ExpiredError(text, object_->name, failure_->status, failure_->attempts);
+  throw RemoteError(text, object_->name, failure_->status, failure_->attempts);
 }
 
 }  // namespace penstock::remote

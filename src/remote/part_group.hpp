@@ -17,6 +17,12 @@
 
 namespace penstock::remote {
 
+/// As a RemoteError; the service says that the credentials have expired.
+class ExpiredError final : public RemoteError {
+ public:
+  using RemoteError::RemoteError;
+};
+
 /// One thread uses it. Its end cancels the parts that are still under way, and waits for them.
 class PartGroup final : public PartOwner {
  public:
@@ -26,10 +32,12 @@ class PartGroup final : public PartOwner {
 
   /// Asks for the object's bytes from `offset` on, in parts.
   void ask(std::uint64_t offset, std::span<std::byte> target);
-  /// Asks for the first bytes of an object that is not known yet.
+  /// Asks for the first bytes of an object that is not known yet, by a range.
   void open(std::span<std::byte> target);
-  /// Returns when all bytes are there. Throws RemoteError when one part has failed: no other one
-  /// writes to its target then.
+  /// The same without a range, which ends the connection where the object is larger than `target`.
+  void open_whole(std::span<std::byte> target);
+  /// Returns when all bytes are there. Throws RemoteError, or ExpiredError, when one part has
+  /// failed: no other one writes to its target then.
   void wait();
 
   // After wait(), of open().
@@ -40,7 +48,8 @@ class PartGroup final : public PartOwner {
   void part_ended(Part& part) noexcept override;
 
  private:
-  void submit(std::uint64_t offset, std::span<std::byte> target, bool opening);
+  enum class Kind : std::uint8_t { range, opening, whole };
+  void submit(std::uint64_t offset, std::span<std::byte> target, Kind kind);
   void wait_for_all() noexcept;
 
   Transfers& transfers_;

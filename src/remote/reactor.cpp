@@ -234,7 +234,7 @@ void Reactor::ended(Attempt& attempt, const Outcome& outcome) noexcept {
       if (is_hedge && part.primary != nullptr) break;
       let_go(part.hedge);
       active_.remove(part);
-      fail(part, outcome.why, outcome.status);
+      fail(part, outcome.why, outcome.status, outcome.expired);
       break;
   }
 }
@@ -242,7 +242,8 @@ void Reactor::ended(Attempt& attempt, const Outcome& outcome) noexcept {
 void Reactor::succeeded(Part& part, Attempt& attempt, bool by_hedge) noexcept {
   // The time of the request that was made first: the late ones would be missing otherwise.
   const Attempt& first = part.primary != nullptr ? *part.primary : attempt;
-  transfers_.latencies.add(attempt.received(), Clock::now() - first.started());
+  // By the bytes that were asked for, as hedge_time(): how many there are is not known before.
+  transfers_.latencies.add(part.target.size() - attempt.from(), Clock::now() - first.started());
   if (part.opening) {
     try {
       part.etag = attempt.head().etag();
@@ -304,8 +305,9 @@ void Reactor::try_again(Part& part, const Outcome& outcome) noexcept {
 }
 
 /// The part is in no list.
-void Reactor::fail(Part& part, std::string_view why, int status) noexcept {
+void Reactor::fail(Part& part, std::string_view why, int status, bool expired) noexcept {
   part.failure.emplace();
+  part.failure->expired = expired;
   part.failure->status = status;
   part.failure->attempts = part.attempts;
   try {
@@ -342,7 +344,7 @@ void Reactor::look_at_times(Time now) noexcept {
       if (attempt->stalled(now, options.stall_timeout)) {
         Outcome outcome{.kind = Outcome::Kind::again, .connection_lost = true};
         try {
-          outcome.why = "no bytes for " + seconds(options.stall_timeout);
+          outcome.why = "less than 1 KiB a second for " + seconds(options.stall_timeout);
         } catch (const std::bad_alloc&) {  // It stays empty.
         }
         const bool was_last = part.primary == nullptr || part.hedge == nullptr;

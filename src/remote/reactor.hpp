@@ -44,7 +44,7 @@ class Reactor {
   void ended(Attempt& attempt, const Outcome& outcome) noexcept;
   void succeeded(Part& part, Attempt& attempt, bool by_hedge) noexcept;
   void try_again(Part& part, const Outcome& outcome) noexcept;
-  void fail(Part& part, std::string_view why, int status) noexcept;
+  void fail(Part& part, std::string_view why, int status, bool expired = false) noexcept;
   void let_go(Attempt*& attempt, bool throttled = false) noexcept;
   void look_at_times(Time now) noexcept;
   void end_all(std::string_view why) noexcept;

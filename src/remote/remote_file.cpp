@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "part_group.hpp"
+#include "renewal.hpp"
 
 namespace penstock::remote {
 namespace {
@@ -69,19 +70,37 @@ RemoteFile::RemoteFile(std::shared_ptr<Session> session, RemoteObject opened,
   const ScopedRange range(OpenRange{}, 0);
   const auto object = std::make_shared<RemoteObject>(std::move(opened));
   object_ = object;
-  head_.resize(session_->options.head_bytes);
   try {
-    PartGroup group(session_->transfers, object_);
-    group.open(head_);
-    group.wait();
-    object->size = group.total();
-    object->etag = group.etag();
-    head_.resize(group.received());
+    with_credentials(signatures_.get(), [&] {
+      try {
+        open(*object, false);
+      } catch (const ExpiredError&) {
+        throw;
+      } catch (const RemoteError& error) {
+        // Some servers refuse a range that ends behind the end of the object.
+        if (error.status() != 400 && error.status() != 416) throw;
+        open(*object, true);
+        if (object->size > head_.size()) throw;
+      }
+    });
     head_.shrink_to_fit();
   } catch (const RemoteError& error) {
     throw RemoteError(object_->name + ": " + error.what(), object_->name, error.status(),
                       error.attempts());
   }
+}
+
+void RemoteFile::open(RemoteObject& object, bool whole) {
+  head_.resize(session_->options.head_bytes);
+  PartGroup group(session_->transfers, object_);
+  if (whole)
+    group.open_whole(head_);
+  else
+    group.open(head_);
+  group.wait();
+  object.size = group.total();
+  object.etag = group.etag();
+  head_.resize(group.received());
 }
 
 RemoteFile::~RemoteFile() {
@@ -100,14 +119,14 @@ std::size_t RemoteFile::read(std::uint64_t offset, std::span<std::byte> target) 
     offset += from_head;
     target = target.subspan(from_head);
   }
-  if (!target.empty()) read_behind_head(offset, target);
+  if (!target.empty())
+    with_credentials(signatures_.get(), [&] { read_behind_head(offset, target); });
   return bytes;
 }
 
 void RemoteFile::read_behind_head(std::uint64_t offset, std::span<std::byte> target) const {
   const ScopedRange range(ReadRange{}, target.size());
   Ahead& ahead = session_->ahead;
-  if (signatures_) signatures_->refresh();
   // It waits for requests when the claims are let go.
   PartGroup group(session_->transfers, object_);
   Claims claims(ahead);

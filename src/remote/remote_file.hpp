@@ -30,6 +30,7 @@ class RemoteFile final : public FileReader {
                  std::chrono::steady_clock::time_point due) const noexcept override;
 
  private:
+  void open(RemoteObject& object, bool whole);
   void read_behind_head(std::uint64_t offset, std::span<std::byte> target) const;
 
   const std::shared_ptr<Session> session_;

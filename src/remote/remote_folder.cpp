@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "part_group.hpp"
+#include "renewal.hpp"
 #include "url.hpp"
 
 namespace penstock::remote {
 namespace {
 
-/// A file of up to this size comes with the first request.
+/// The first request brings a file of up to this size whole, or one for which `scratch` has room.
 constexpr std::size_t kFirstBytes = std::size_t{256} << 10;
 
 }  // namespace
@@ -40,11 +41,15 @@ RemoteObject RemoteFolder::object_of(std::string_view file) const {
 std::span<const std::byte> RemoteFolder::read(std::string_view file,
                                               std::vector<std::byte>& scratch) const {
   session_->require_own_process();
-  if (signatures_) signatures_->refresh();
+  return with_credentials(signatures_.get(), [&] { return read_object(object_of(file), scratch); });
+}
+
+std::span<const std::byte> RemoteFolder::read_object(RemoteObject opened,
+                                                     std::vector<std::byte>& scratch) const {
   if (scratch.size() < kFirstBytes) scratch.resize(kFirstBytes);
-  auto object = std::make_shared<RemoteObject>(object_of(file));
+  auto object = std::make_shared<RemoteObject>(std::move(opened));
   PartGroup first(session_->transfers, object);
-  first.open(scratch);
+  first.open_whole(scratch);
   first.wait();
   const std::size_t received = first.received();
   const std::span<std::byte> all = detail::room_in(scratch, first.total());

@@ -30,6 +30,8 @@ class RemoteFolder final : public FolderReader {
                  std::chrono::steady_clock::time_point) const noexcept override {}
 
  private:
+  std::span<const std::byte> read_object(RemoteObject opened,
+                                         std::vector<std::byte>& scratch) const;
   RemoteObject object_of(std::string_view file) const;
 
   const std::shared_ptr<Session> session_;

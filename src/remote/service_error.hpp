@@ -11,6 +11,19 @@
 
 namespace penstock::remote {
 
+/// What the body of an answer says.
+struct ServiceFault {
+  std::string code;     ///< the service's own, such as "SlowDown"; empty where the body has none
+  std::string message;  ///< empty where the body has none
+
+  /// ", code: message", as far as there are any, of printable characters.
+  std::string text() const;
+  /// Whether the token of the credentials has expired.
+  bool expired() const { return code == "ExpiredToken"; }
+};
+/// Of a body that may be cut off.
+ServiceFault read_service_fault(std::string_view body);
+
 /// A service refused a call. `what()` has the status, the code and the service's own message.
 class ServiceError : public std::runtime_error {
  public:
@@ -22,12 +35,7 @@ class ServiceError : public std::runtime_error {
   const std::string& code() const noexcept { return code_; }
 
  private:
-  struct Parts {
-    std::string text, code;
-  };
-  ServiceError(Parts parts, int status)
-      : std::runtime_error(parts.text), status_(status), code_(std::move(parts.code)) {}
-  static Parts parts(const std::string& about, const HttpAnswer& answer);
+  ServiceError(const std::string& about, int status, ServiceFault fault);
 
   int status_;
   std::string code_;

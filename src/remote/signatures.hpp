@@ -27,7 +27,9 @@ class Signatures {
 
   /// Gets the credentials, or new ones before the old ones expire. May wait for a server. Throws
   /// CredentialsError.
-  void refresh() { credentials_.get(); }
+  std::shared_ptr<const Credentials> refresh() { return credentials_.get(); }
+  /// A service has refused these: refresh() gets others.
+  void refused(const std::shared_ptr<const Credentials>& these) { credentials_.refused(these); }
 
   /// Adds the headers of a signature. Does not wait for a server. Throws CredentialsError where the
   /// credentials have expired and nobody has called refresh() meanwhile.

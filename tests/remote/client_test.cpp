@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <penstock/remote.hpp>
 #include <random>
 #include <span>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "server.hpp"
+#include "support/thrown.hpp"
 
 namespace penstock::test {
 namespace {
@@ -105,6 +108,45 @@ TEST_CASE("Client: a small object is one request", "[remote]") {
   CHECK(reads(client.file(server.url("/no_ranges/small.bin")), bytes, 10, 500));
 }
 
+TEST_CASE("Client: a file of a folder is one request without a range", "[remote]") {
+  const Server server;
+  const auto small_one = random_bytes(1000, 3), large = random_bytes(1'000'000, 4);
+  server.put("small.jpg", small_one);
+  server.put("large.jpg", large);
+  server.put("empty.jpg", {});
+  const Client client(small());
+  std::vector<std::byte> scratch;
+  const auto reads_file = [&](const char* place, const char* name,
+                              const std::vector<std::byte>& all) {
+    return std::ranges::equal(client.folder(server.url(place))->read(name, scratch), all);
+  };
+  CHECK(reads_file("/no_ranges/", "small.jpg", small_one));
+  CHECK(reads_file("/files/", "empty.jpg", {}));
+  CHECK(client.stats().requests == 2);
+  CHECK(reads_file("/files/", "large.jpg", large));  // the rest by ranges
+  CHECK(client.stats().requests == 2 + 1 + 3);
+  CHECK(client.stats().bytes == 1000 + large.size());
+  CHECK(reads_file("/files/", "large.jpg", large));  // scratch has room for all of it
+  CHECK(client.stats().requests == 6 + 1);
+}
+
+TEST_CASE("Client: a server that refuses ranges behind the end", "[remote]") {
+  const Server server;
+  const auto bytes = random_bytes(200'000, 3);
+  server.put("a.bin", bytes);
+  Options options = small();
+  options.head_bytes = 200'000;
+  CHECK(reads(Client(options).file(server.url("/exact/a.bin")), bytes, 10, 199'000));
+  options.head_bytes = 200'001;
+  CHECK(reads(Client(options).file(server.url("/exact/a.bin")), bytes, 10, 199'000));
+  // It is refused for another reason.
+  const Client client(options);
+  const std::string error =
+      thrown<RemoteError>([&] { client.file(server.url("/bad_request/a.bin")); });
+  CHECK_THAT(error, Mentions("HTTP 400, InvalidArgument: It was wrong. (1 attempt"));
+  CHECK(client.stats().requests == 2);
+}
+
 TEST_CASE("Client: random reads from 8 threads", "[remote]") {
   Fixture f;
   Options options = small();
@@ -157,7 +199,7 @@ TEST_CASE("Client: what does not pass is one error", "[remote]") {
   CHECK(has(error("/always_busy/a.bin", &status), "HTTP 503 (3 attempts"));
   CHECK(status == 503);
   CHECK(has(error("/forbidden/a.bin"), "HTTP 403 (1 attempt,"));
-  CHECK(has(error("/hung/a.bin"), "no bytes for 0.2 s (3 attempts"));
+  CHECK(has(error("/hung/a.bin"), "less than 1 KiB a second for 0.2 s (3 attempts"));
   CHECK(has(error("/wrong/a.bin"), "another range"));
   std::vector<std::byte> ten(10);
   try {
@@ -258,6 +300,38 @@ TEST_CASE("Client: each attempt is signed, and no signature goes to another plac
   CHECK(signatures >= 3);
   CHECK(reads(client.file(f.server.url("/elsewhere/a.bin")), f.all, 1000, 1000));
   CHECK(static_cast<std::uint64_t>(signatures.load()) == client.stats().requests);
+}
+
+TEST_CASE("Client: credentials that have expired are renewed once", "[remote]") {
+  Fixture f;
+  const TemporaryDirectory directory;
+  const std::string keys = (directory / "credentials").string();
+  const auto set_key = [&](const char* id) {
+    std::ofstream(keys) << "[here]\naws_access_key_id = " << id
+                        << "\naws_secret_access_key = a-secret-key\n"
+                        << "aws_session_token = a-session-token\n";
+  };
+  set_key("OLD");
+  ::setenv("AWS_SHARED_CREDENTIALS_FILE", keys.c_str(), 1);
+  ::setenv("AWS_CONFIG_FILE", "/nonexistent", 1);
+  Options options = small();
+  options.stores = {.endpoint = f.server.url(""), .profile = "here"};
+  // The place takes the key OLD for the first byte of a file alone.
+  const Client client(options);
+  const File file = client.file("s3://expiring/a.bin");
+  const std::string error = error_of(file);
+  CHECK_THAT(error, Mentions("HTTP 400, ExpiredToken (1 attempt"));  // The message has the token.
+  CHECK(client.stats().requests == 3);
+  CHECK_THAT(thrown<RemoteError>([&] {
+               std::vector<std::byte> scratch;
+               client.folder("s3://expiring/")->read("a.bin", scratch);
+             }),
+             Mentions("ExpiredToken"));
+  set_key("NEW");
+  CHECK(reads(file, f.all, 1000, 600'000));
+  const auto before = client.stats().requests;
+  CHECK(reads(file, f.all, 1000, 1000));
+  CHECK(client.stats().requests == before + 1);
 }
 
 }  // namespace penstock::test

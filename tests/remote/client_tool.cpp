@@ -7,7 +7,9 @@
 //                                            name and bytes
 //
 // The environment has the credentials; OBJECT_TOOL_ENDPOINT; OBJECT_TOOL_ANONYMOUS=1;
-// OBJECT_TOOL_CA, a file; OBJECT_TOOL_KEY and OBJECT_TOOL_SECRET, in place of the environment's.
+// OBJECT_TOOL_HEAD, the bytes of the first request, 5 without it, so that small objects need a
+// second one; OBJECT_TOOL_CA, a file; OBJECT_TOOL_KEY and OBJECT_TOOL_SECRET, in place of the
+// environment's.
 
 #include <cstddef>
 #include <cstdio>
@@ -32,7 +34,8 @@ std::string variable(const char* name) {
 }
 
 Client client() {
-  return Client({.head_bytes = 5,  // so that small objects need a second request
+  const std::string head = variable("OBJECT_TOOL_HEAD");
+  return Client({.head_bytes = head.empty() ? 5 : std::stoul(head),
                  .attempts = 2,
                  .ca_file = variable("OBJECT_TOOL_CA"),
                  .stores = {.endpoint = variable("OBJECT_TOOL_ENDPOINT"),

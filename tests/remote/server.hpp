@@ -8,7 +8,8 @@
 //   server.put("a.bin", bytes);
 //   client.file(server.url("/files/a.bin"));
 //
-// /files/ serves files as they are; the other places are in server.conf.
+// /files/ serves files as they are, /fault/ with the faults of faults.lua; the other places are in
+// server.conf.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -20,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -76,6 +78,8 @@ class Server {
     file.write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
   }
+  /// Where put() writes to.
+  std::filesystem::path files() const { return directory_ / "files"; }
   std::string url(const std::string& path) const {
     return "http://127.0.0.1:" + std::to_string(port_) + path;
   }
@@ -141,6 +145,7 @@ class Server {
     for (const auto& [name, value] :
          {std::pair<std::string, std::string>{"PLAIN_PORT", std::to_string(port_)},
           {"TLS_PORT", std::to_string(tls_port_)},
+          {"FAULTS", PENSTOCK_SERVER_FAULTS},
           {"MODULES", PENSTOCK_NGINX_MODULES}})
       for (auto at = text.find(name); at != std::string::npos; at = text.find(name))
         text.replace(at, name.size(), value);

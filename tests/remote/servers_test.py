@@ -119,14 +119,13 @@ def check_list(base, names, folder, environment):
 
 def check_client(base, names, folder, environment):
     """The same objects by remote::Client: each alone, and all as a folder. nanio 0.1.7 refuses ranges that go on behind the
-    end of an object, by which a folder is read."""
+    end of an object, which a first request for much does."""
     for name in names:
-        content, error = run("read", f"{base}/train/cat/{name}", tool=CLIENT, **environment)
-        check(content == b"content of " + name.encode(), f"{name}: {content} {error}")
+        for head in "5", "65536":
+            content, error = run("read", f"{base}/train/cat/{name}", tool=CLIENT, OBJECT_TOOL_HEAD=head, **environment)
+            check(content == b"content of " + name.encode(), f"{name}, {head}: {content} {error}")
     _, error = run("read", f"{base}/none", tool=CLIENT, **environment)
     check(f"{base}/none: HTTP 404" in error, error)
-    if base.startswith("s3:"):
-        return
     content, error = run("folder", f"{base}/train/", folder / "client.list", tool=CLIENT, **environment)
     rows = {tuple(line.split(b"\t")) for line in content.splitlines()}
     root = b"train/"  # as for a folder of this machine
@@ -175,7 +174,7 @@ def test_nanio(folder):
         check_list("s3://bucket", NAMES, folder, environment)
         check_client("s3://bucket", NAMES, folder, environment)
         _, text = run("read", "s3://bucket/train/dog/1.jpg", tool=CLIENT, **{**environment, "AWS_SECRET_ACCESS_KEY": SECRET[:-1]})
-        check("HTTP 403" in text, text)
+        check("HTTP 403, SignatureDoesNotMatch" in text, text)
         check_signatures("s3://bucket", environment)
     certificate = folder / "certificate.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",

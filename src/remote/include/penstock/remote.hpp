@@ -168,9 +168,11 @@ class Client {
   /// RemoteError too, whose text has the status, the number of attempts and the time.
   File file(const std::string& url) const;
 
-  /// Reads whole files below `url`, which ends in a slash, for FileFolder: one request for a file
-  /// of up to 256 KiB, and no request before. FileFolderOptions and lists name the files, not
-  /// encoded. Does not fetch ahead. Throws as file() does for a wrong URL and for credentials.
+  /// Reads whole files below `url`, which ends in a slash, for FileFolder: one request without
+  /// a range for a file of up to 256 KiB or for which the scratch has room, and no request before;
+  /// a larger file ends its connection, and the rest comes by ranges. FileFolderOptions and lists
+  /// name the files, not encoded. Does not fetch ahead. Throws as file() does for a wrong URL and
+  /// for credentials.
   std::shared_ptr<const FolderReader> folder(const std::string& url) const;
 
   /// Lists the objects below `url`, s3:// or gs://, which ends in a slash, and writes a list for
