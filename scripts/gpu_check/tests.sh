@@ -21,16 +21,16 @@ exchange() {
 }
 
 # Each source of benchmarks/ has a program: over the real runtime, or over the emulated one where only that makes
-# sense. Each has its share of the time that is left, or half a minute; the results are by its name. A dry run tells
-# which of them need a GPU, and goes on.
+# sense. Each has its share of the time that is left, or half a minute; the results are by its name. A dry run takes the
+# program over the emulated runtime where there are both, and tells which benchmarks need a GPU.
 benchmarks() {
   local source name program left share result=0 sources=(benchmarks/*_benchmark.{cpp,cu})
   left=${#sources[@]}
   for source in "${sources[@]}"; do
     name=$(basename "${source%.*}")
     program=$build/benchmarks/$name
-    if [[ ! -x $program ]]; then program+=_emulated; fi
-    if [[ ! -x $program && -n $dry_run && $source == *.cu ]]; then
+    if [[ ! -x $program || -n $dry_run && -x ${program}_emulated ]]; then program+=_emulated; fi
+    if [[ -n $dry_run && $source == *.cu ]] && ! has_gpu; then
       echo "$name needs a GPU: not tried"
     elif [[ ! -x $program ]]; then
       echo "FAILED: $name was not built" && result=1

@@ -58,6 +58,7 @@ for source in "$scripts"/../benchmarks/*_benchmark.{cpp,cu}; do
 echo "I am $(basename "$0"): $*"
 END
 done
+program "$scratch/bin/nvidia-smi" <<<'echo "GPU 0: one that stands in"'
 check 0 "${names[@]/#/I am }" "I am sampler_benchmark: --benchmark_min_time=" "I am trace_overhead_benchmark: 1" \
   "I am store_benchmark: $scratch/build 64 1" "I am tune_benchmark: --decisions source" -- benchmarks
 if [[ $(cat "$scratch"/results/benchmarks/{store,tune,trace_overhead,batch_norm}_benchmark.txt) == *--benchmark_* ]]; then
@@ -65,17 +66,19 @@ if [[ $(cat "$scratch"/results/benchmarks/{store,tune,trace_overhead,batch_norm}
 fi
 mv "$scratch/build/benchmarks/sampler_benchmark"{,_emulated}
 check 0 "I am sampler_benchmark_emulated" -- benchmarks
-rm "$scratch/build/benchmarks/sampler_benchmark_emulated"
+program "$scratch/build/benchmarks/sampler_benchmark" <<<'exit 1'
+check 0 "I am sampler_benchmark_emulated" -- benchmarks
+rm "$scratch/build/benchmarks/sampler_benchmark"{,_emulated}
 check 1 "FAILED: sampler_benchmark was not built" "I am stats_benchmark" -- benchmarks
 program "$scratch/build/benchmarks/sampler_benchmark" <<<'true'
-rm "$scratch/build/benchmarks/resize_batch_benchmark"
-check 0 "resize_batch_benchmark needs a GPU: not tried" "I am stats_benchmark" -- benchmarks
-
 # One that fails is not tried again with other options, and the others go on.
 program "$scratch/build/benchmarks/trace_overhead_benchmark" <<'END'
 [[ $1 == --* ]]
 END
 check 1 "FAILED: trace_overhead_benchmark" "I am tune_benchmark" -- benchmarks
+# Without a GPU.
+rm "$scratch/bin/nvidia-smi"
+check 0 "resize_batch_benchmark needs a GPU: not tried" "I am stats_benchmark" -- benchmarks
 
 # The ResNet's kernels are seen by each tool; what a tool finds fails.
 for rung in train/05_readback train/14_records_and_graph infer/rungs/07_graph; do

@@ -22,11 +22,12 @@ class Waiter {
   /// On the thread that is about to make the call.
   void enter() { thread_ = static_cast<int>(::syscall(SYS_gettid)); }
 
-  /// Returns when the thread has entered, and sleeps each time that it is looked at: for a short
-  /// time a thread also sleeps for a lock of the allocator, or of ThreadSanitizer.
+  /// Returns when the thread has entered, and was asleep at a hundred looks. One is not enough: a
+  /// thread also sleeps, for a short time, for a lock of the allocator or of ThreadSanitizer. They
+  /// need not be in a row: a thread that polls is awake now and then.
   void wait_until_asleep() const {
-    for (int looks = 0; looks < 100; std::this_thread::yield())
-      looks = thread_ != 0 && state() == 'S' ? looks + 1 : 0;
+    for (int asleep = 0; asleep < 100; std::this_thread::yield())
+      if (thread_ != 0 && state() == 'S') ++asleep;
   }
 
  private:
