@@ -188,8 +188,8 @@ void print_unknown(const Replay& replay, const Stats& stats) {
   double work = 0, device = 0, host = 0;
   for (const auto& cost : costs.all()) {
     work += cost.source / 1e6 / static_cast<double>(costs.all().size());
-    device += cost.device / 1e6 / static_cast<double>(costs.all().size());
-    host += cost.host / 1e6 / static_cast<double>(costs.all().size());
+    device += cost.stream_work / 1e6 / static_cast<double>(costs.all().size());
+    host += cost.thread_work / 1e6 / static_cast<double>(costs.all().size());
   }
   std::printf(
       "    measured %.2f ms, replayed %.2f ms; %zu batches, timed: %zu sources, %zu waits, %zu "
