@@ -26,7 +26,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -206,20 +205,6 @@ def measure(task, limit, where, option):
     return row | train(model, rung, setting, size, limit, option, ROUNDS if option.peers else 1)
 
 
-def one_more(row, before):
-    """The row with the runs of the one before, and the median's figures."""
-    same = before is not None and conditions(row) == conditions(before)
-    runs = [*(before["runs"] if same else []), ladder_table.figures(row)]
-    middle = statistics.median_low(run["images_per_second"] for run in runs)
-    chosen = next(run for run in runs if run["images_per_second"] == middle)
-    return {**row, **chosen, "all": [run["images_per_second"] for run in runs], "runs": runs}
-
-
-def conditions(row):
-    """What tells two measurements of the same from two different ones."""
-    return {key: row.get(key) for key in ("machine", "driver", "cores", "commit", "batch", "steps", "image_size", "workers")}
-
-
 # ---- In which order -------------------------------------------------------------------------------
 
 
@@ -319,7 +304,8 @@ def main():
                 failed = True
                 continue
         if not option.peers:
-            row = one_more(row, next((other for other in rows if ladder_table.key(other) == task), None))
+            row = {**row, "runs": [ladder_table.figures(row)]}
+            row = ladder_table.joined(row, next((other for other in rows if ladder_table.key(other) == task), None))
         rows = ladder_table.merge(rows, [row])
         ladder_table.save(option.store, rows)
     if left and option.left:

@@ -6,8 +6,9 @@ ladder_table.py [RESULTS...] [--peers RESULTS...] [--store FILE] [--peer-store F
 
 Takes rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` and `ladder-peers` do it on a machine
 with a GPU) into the stores, examples/resnet/ladder-table.json and ladder-peers.json, and makes from all of them the
-tables and the picture of docs/measured/training-ladder.md and of docs/measured/inference-ladder.md. RESULTS take the place
-of all rows that are of another machine, driver or commit: a table is of one. Of the peers' rows the later file's count.
+tables and the picture of docs/measured/training-ladder.md and of docs/measured/inference-ladder.md. A row that several
+RESULTS have, measured under the same conditions, has the runs of all. RESULTS take the place of the rows of another commit;
+what they lack stays, marked with its commit. Rows of another machine or driver go. Of the peers' rows the later file's count.
 Needs no GPU; without Python's matplotlib (scripts/setup full gets it) it says so, and leaves the picture as it is.
 """
 
@@ -19,6 +20,7 @@ import json
 import math
 import pathlib
 import re
+import statistics
 import sys
 
 sys.dont_write_bytecode = True
@@ -96,15 +98,46 @@ def save(path, rows):
     measured_page.replace(path, json.dumps({"rows": rows}, indent=1) + "\n")
 
 
+def conditions(row):
+    """What tells two measurements of the same from two different ones."""
+    return {name: row.get(name) for name in ("machine", "driver", "cores", "commit", "batch", "steps", "image_size", "workers")}
+
+
+def joined(row, before):
+    """The row with the runs of both, each once, and the figures of their median."""
+    if before is None or "runs" not in row or "runs" not in before or conditions(row) != conditions(before):
+        return row
+    runs = before["runs"] + [run for run in row["runs"] if run not in before["runs"]]
+    middle = statistics.median_low(run["images_per_second"] for run in runs)
+    chosen = next(run for run in runs if run["images_per_second"] == middle)
+    return {**row, **chosen, "all": [run["images_per_second"] for run in runs], "runs": runs}
+
+
 def origin(row):
     return row["machine"], row["driver"], row["commit"]
 
 
-def of_one_origin(*lists):
-    """Of the last list's first row: rows of another machine, driver or commit are left out."""
-    rows = merge(*lists)
-    news = [row for rows_of_one in lists for row in rows_of_one]
-    return [row for row in rows if origin(row) == origin(news[-1])] if news else []
+def kept(row, rows):
+    """The row of an older commit with the speeds that it was compared with, those of its own commit."""
+    if "kept" in row:
+        return row
+    beside = {other["rung"]: other["images_per_second"] for other in rows
+              if key(other)[:2] + key(other)[3:] == key(row)[:2] + key(row)[3:] and origin(other) == origin(row) and "failed" not in other}  # fmt: skip
+    return {**row, "kept": {rung: beside[rung] for rung in (row.get("after"), "T1", "I1") if rung in beside}}
+
+
+def updated(store, results):
+    """The store's rows after the results. Rows of another machine or driver than the last result's go; so do those of another
+    commit that the results have, and what they lack stays."""
+    news = [row for rows in results for row in rows]
+    if not news:
+        return merge(store)
+    rows = {}
+    for row in [*store, *news]:
+        if origin(row) == origin(news[-1]):
+            rows[key(row)] = joined(row, rows.get(key(row)))
+    older = [kept(row, store) for row in store if key(row) not in rows and origin(row)[:2] == origin(news[-1])[:2] and "failed" not in row]
+    return merge(older, rows.values())
 
 
 # ---- Tables ---------------------------------------------------------------------------------------
@@ -130,10 +163,27 @@ def percent(speed, before):
     return f"{100 * (speed / before - 1):+.1f} %"
 
 
+def speed_of(rung, row, rows):
+    """What the row is compared with: a rung of its own commit. None where there is none."""
+    if "kept" in row:
+        return row["kept"].get(rung)
+    return rows[rung]["images_per_second"] if rung in rows and "kept" not in rows[rung] else None
+
+
 def gain(row, rows):
     """On the rung that it changes."""
-    before = rows.get(row["after"])
-    return percent(row["images_per_second"], before["images_per_second"]) if before else "–"
+    before = speed_of(row["after"], row, rows)
+    return percent(row["images_per_second"], before) if before else "–"
+
+
+def times(row, first, rows):
+    """As a multiple of the ladder's first rung."""
+    before = speed_of(first, row, rows)
+    return f"{row['images_per_second'] / before:.2f}" if before else "–"
+
+
+def title(row):
+    return f"{row['rung']} {row['name']}{' †' if 'kept' in row else ''}"
 
 
 def memory(row):
@@ -147,8 +197,8 @@ def published(rung):
 
 def train_cells(row, rows):
     speed = row["images_per_second"]
-    return [f"{row['rung']} {row['name']}", row["after"] or "–", str(row["batch"]), number(speed), spread(row), gain(row, rows),
-            published(row["rung"]), f"{speed / rows['T1']['images_per_second']:.2f}" if "T1" in rows else "–",
+    return [title(row), row["after"] or "–", str(row["batch"]), number(speed), spread(row), gain(row, rows),
+            published(row["rung"]), times(row, "T1", rows),
             number(row["load_ms"]), number(row["copy_ms"]), number(row["compute_ms"]), f"{100 * row['idle']:.1f} %",
             memory(row)]  # fmt: skip
 
@@ -168,10 +218,9 @@ INFER_HEAD = ["rung", "after", "requests", "a request, ms", "images/s", "lowest 
 def infer_cells(row, rows):
     speed = row["images_per_second"]
     gained = inference_ladder().published_gain(row["rung"], row["after"])
-    first = rows.get("I1")
-    return [f"{row['rung']} {row['name']}", row["after"] or "–", ", ".join(map(str, row["requests"])), number(row["batch_ms"]),
+    return [title(row), row["after"] or "–", ", ".join(map(str, row["requests"])), number(row["batch_ms"]),
             number(speed), spread(row), gain(row, rows), f"{gained} %" if gained else "–",
-            f"{speed / first['images_per_second']:.2f}" if first else "–", number(row["load_ms"]),
+            times(row, "I1", rows), number(row["load_ms"]),
             number(row["copy_ms"]), number(row["compute_ms"]), f"{row['bound']}, {100 * row['bound_ms'] / row['batch_ms']:.0f} %",
             memory(row)]  # fmt: skip
 
@@ -188,6 +237,17 @@ def part(rows, letter):
 def machine_text(row):
     return (f"One {row['machine']} ({row['cores']} CPU cores, {row['workers']} of them load; driver {row['driver']}), commit "
             f"{row['commit']}, {row['date']}")  # fmt: skip
+
+
+def newest(rows):
+    """A row of the table's own commit."""
+    return next((row for row in rows if "kept" not in row), rows[0])
+
+
+def marks(rows):
+    """What the marked rows are of; nothing where none is."""
+    older = sorted({(row["commit"], row["date"]) for row in rows if "kept" in row})
+    return "".join(f"\n† of commit {commit}, {date}: its gain and its multiple of the first rung are on rows of that commit." for commit, date in older)
 
 
 def how_often(rows):
@@ -212,8 +272,8 @@ def markdown(rows, peers, picture):
     parts = [NOTHING]
     if good:
         notes = ladder().published_note([row["rung"] for row in good]).replace("*", "\\*", 1)
-        parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. {GAIN}; "
-                 f"*memory* is what the run takes of the device.\n{notes}."]  # fmt: skip
+        parts = [f"{how_often(good)}. {machine_text(newest(good))}. {newest(good)['with']}. {GAIN}; "
+                 f"*memory* is what the run takes of the device.\n{notes}.{marks(good)}"]  # fmt: skip
         if picture:
             parts.append(f"![Images/s of each rung]({picture})")
         for model in dict.fromkeys(row["model"] for row in good):
@@ -234,7 +294,7 @@ def inference_markdown(rows):
     good = [row for row in rows if "failed" not in row and row["rung"][0] == "I"]
     if not good:
         return NOTHING
-    parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. {GAIN}."]
+    parts = [f"{how_often(good)}. {machine_text(newest(good))}. {newest(good)['with']}. {GAIN}.{marks(good)}"]
     for model in dict.fromkeys(row["model"] for row in good):
         its = part(measured(rows, model, "penstock"), "I")
         if its:
@@ -326,7 +386,7 @@ def draw(rows, path):
                                   height_ratios=heights)  # fmt: skip
     for (axes,), (model, its) in zip(panels, ladders.items()):
         speeds = [row["images_per_second"] for row in its.values()]
-        bars = axes.barh([f"{rung}  {row['name']}" for rung, row in its.items()], speeds, color="#4c78a8")
+        bars = axes.barh([title(row) for row in its.values()], speeds, color="#4c78a8")
         axes.bar_label(bars, [number(speed) for speed in speeds], padding=4)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.15 * max(speeds))
@@ -350,7 +410,7 @@ def main():
     for path in [*option.results, *option.peers]:
         if not path.exists():
             sys.exit(f"ladder_table.py: there is no {path}")
-    rows = of_one_origin(load(option.store), *(load(path) for path in option.results))
+    rows = updated(load(option.store), [load(path) for path in option.results])
     peers = merge(load(option.peer_store), *(load(path) for path in option.peers))
     if option.results:
         save(option.store, rows)
