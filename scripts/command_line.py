@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the scripts. A value that is empty is an error: it comes from a variable that is not set, and would turn
-off what was asked for."""
+"""Options of the scripts. An empty value is an error, because it usually comes from a variable that is not set and would
+turn off what was asked for."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ import pathlib
 
 class Parser(argparse.ArgumentParser):
     def _get_value(self, action, text):
-        if text == "" and action.nargs != argparse.REMAINDER:  # whose words are another program's
+        if text == "" and action.nargs != argparse.REMAINDER:  # those words belong to another program
             raise argparse.ArgumentError(action, "the value is empty: is a variable not set?")
         return super()._get_value(action, text)
 

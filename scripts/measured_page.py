@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages of measured figures share: stores that are replaced at once, text between markers, numbers, pictures."""
+"""Functions for the pages of measured figures: they replace stores atomically, replace text between markers, format numbers and
+save pictures."""
 
 import os
 import re

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# What scripts/profile and scripts/gpu-check do with Nsight Systems. Source scripts/lib.sh first.
+# Functions with which scripts/profile and scripts/gpu-check use Nsight Systems. Source scripts/lib.sh first.
 
 # every_nsys: that of the PATH, that of scripts/setup nsys, one in .deps/nsight-target (the folder target-linux-x64 of its
 # packages, where no more could be carried along), those of Nsight Compute and of CUDA's toolkits, the newest first; each once.

@@ -3,9 +3,9 @@
 """
 scaling_model.py [--write | --check]
 
-A model on paper of T13 training ResNet-50 on 1 to 1,024 GPUs: bytes, links, the time of a step, and what the input
-needs. Prints its tables; --write puts them into docs/measured/many-gpus.md; --check is for CI: exit status 1 when the page has
-others. Every number that is not computed stands in FIGURES, with its unit and where it comes from.
+Computes a model of T13 training ResNet-50 on 1 to 1,024 GPUs: bytes, links, the time of a step, and what the input needs. It
+prints its tables. --write puts them into docs/measured/many-gpus.md. --check, for CI, has exit status 1 if the page has other
+tables. Every number that is not computed is in FIGURES, with its unit and its origin.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public names of the headers, as Doxygen reads them: which have no docstring, and a page for each header in
-Markdown, for MyST and Sphinx's domain of C++.
+"""Reads the public names of the headers from Doxygen's XML. Finds names without a docstring, and writes a page for each
+header in Markdown, for MyST and Sphinx's C++ domain.
 
-Why not Breathe, which does the same: it drops requires clauses and the definitions of concepts, shows members in
-another order than the header, and with them what is of penstock::detail.
+Breathe is made for this, but it drops requires clauses and the definitions of concepts, does not show members in the order
+of the header, and shows members of penstock::detail.
 """
 
 import dataclasses

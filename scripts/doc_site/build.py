@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""build.py [--check | --pictures]: what scripts/docs does."""
+"""build.py [--check | --pictures]: does the work of scripts/docs."""
 
 import os
 import pathlib

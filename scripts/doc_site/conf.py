@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For Sphinx. docs.py sets PENSTOCK_DOCS_NAMES: the public names, one a line."""
+"""Sphinx's configuration. build.py sets PENSTOCK_DOCS_NAMES to a file that has a public name on each line."""
 
 import os
 import pathlib

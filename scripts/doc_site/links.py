@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links: in the Markdown pages, as a code host shows them, and in the site that is built of them."""
+"""Finds and checks links, both in the Markdown pages, as a code host shows them, and in the site."""
 
 import html.parser
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of the pages (SVG). Each has one source, and is what this source gives."""
+"""The pictures of the pages (SVG). Each is drawn from one source, and must be the same when it is drawn again."""
 
 import importlib
 import pathlib

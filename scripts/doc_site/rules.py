@@ -3,17 +3,18 @@
 """rules.py [--check [HEADER]]   writes docs/emulation-rules.md from the tests of the emulated runtime
 
 Sources of the page, all in tests/emulation:
-  *_rules_test.cpp         each test is a rule that is held: it passes over the real runtime as well. The comment at the
-                           top is the text of the section, "The rules of <title>: ...", and says in its last sentence
-                           which functions the section is about: "Functions: cudaEvent*, cudaStreamWaitEvent."
+  *_rules_test.cpp         each test is a rule that is held, so it also passes over the real runtime. The comment at the
+                           top is the text of the section, "The rules of <title>: ...". Its last sentence names the
+                           functions of the section: "Functions: cudaEvent*, cudaStreamWaitEvent."
   other *_test.cpp         a test is a rule if it has the tag [held], [looser], [stricter] or [absent], and the tag of
                            its section. The last sentence above a test that is not held begins with "A GPU" or "CUDA".
   absent_functions.txt     the functions that do not exist
-  races/*.cpp              the programs of the two counts; those that ThreadSanitizer cannot see have a reason
+  races/*.cpp              the page counts these programs; those whose race ThreadSanitizer cannot see have a reason
 src/emulation/functions.def has the functions that exist.
 
---check: the page is what the sources say; every function has a section; with HEADER, a cuda_runtime_api.h, no function
-of it is left out. It needs nothing but Python. scripts/docs --check and CTest (penstock_emulation_rules) call it."""
+--check checks that the page is what the sources give, that every function has a section and, with HEADER (a
+cuda_runtime_api.h), that no function of the header is left out. It needs only Python. scripts/docs --check and CTest
+(penstock_emulation_rules) call it."""
 
 import collections
 import fnmatch
@@ -39,7 +40,7 @@ Section = collections.namedtuple("Section", "tag title text functions rules")
 
 
 def text_of(literals):
-    """Of one C++ string or several in a row."""
+    """Returns the text of one C++ string literal, or of several in a row."""
     return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace('\\"', '"')
 
 

@@ -4,13 +4,13 @@
 distributed_measure.py --programs DIRECTORY --data DIRECTORY --plans DIRECTORY --trace PROGRAM --out DIRECTORY
                        [--ranks N] [--model resnet50] [--batch 256] [--seconds N] [--dry-run]
 
-T13 on one GPU and on N (2), with data for free and from records, beside PyTorch's DDP (benchmarks/peers/pytorch_ddp.py)
-in the same call; synchronised batch norm; other buckets; and a recording of all ranks, put together by `penstock-trace
-merge`. --batch is that of each GPU.
+Measures T13 on one GPU and on N (2), with data for free and from records, and PyTorch's DDP
+(benchmarks/peers/pytorch_ddp.py) in the same call. Also measures synchronised batch norm and other buckets, and records all
+ranks, which `penstock-trace merge` puts together. --batch is the batch of each GPU.
 
-Prints a table, and keeps the results in DIRECTORY/distributed.json as they come, the ranks' report in ranks.txt. What is
-worth most comes first; what there is no time for in N seconds is said. --dry-run: emulated programs, tiny images, PyTorch
-on the CPU if Python has it. Exit status 1 when a run failed.
+Prints a table, and writes each result to DIRECTORY/distributed.json at once, and the ranks' report to ranks.txt. The most
+important runs come first. At the end it says for which there was no time in N seconds. --dry-run uses emulated programs,
+tiny images, and PyTorch on the CPU if Python has it. The exit status is 1 if a run failed.
 """
 
 import argparse

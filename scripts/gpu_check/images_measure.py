@@ -4,15 +4,15 @@
 images_measure.py --programs DIRECTORY --images DIRECTORY --small DIRECTORY --plans DIRECTORY --json FILE
                   [--seconds N] [--dry-run]
 
-Training from JPEG files: T15 (the CPU decodes) and T16 (the GPU's engines, and both together) beside the same
-programs with data for free, beside PyTorch (benchmarks/peers/pytorch_images.py), and beside NVIDIA DALI with PyTorch
-behind it (dali_images.py) where Python has DALI, all in the same call. Then the loaders alone (image_loader, DALI,
-DataLoader), and what T16's input gives while another batch is trained. --images and --small: what make_images has
-written; of the small ones a packed file is read too, DIRECTORY/train.pack.
+Measures training from JPEG files: T15 (the CPU decodes) and T16 (the GPU's engines decode, or both together). In the same
+call it measures these programs with data for free, PyTorch (benchmarks/peers/pytorch_images.py) and, if Python has DALI,
+NVIDIA DALI with PyTorch behind it (dali_images.py). Then it measures the loaders alone (image_loader, DALI, DataLoader), and
+T16's input while the training uses another batch. --images and --small are folders that make_images has written. The small
+images are also read from a packed file, DIRECTORY/train.pack.
 
-Prints a table, and keeps the results in FILE as they come. What is worth most comes first; what there is no time
-for in N seconds is said. --dry-run: emulated programs, tiny images, PyTorch on the CPU if Python has it.
-Exit status 1 when a run failed.
+Prints a table, and writes each result to FILE at once. The most important runs come first. At the end it says for which
+there was no time in N seconds. --dry-run uses emulated programs, tiny images, and PyTorch on the CPU if Python has it. The
+exit status is 1 if a run failed.
 """
 
 import argparse

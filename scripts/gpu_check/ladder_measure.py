@@ -4,20 +4,20 @@
 ladder_measure.py --programs DIRECTORY --data DIRECTORY --plans DIRECTORY --store FILE [--start FILE] [--models M,M]
                   [--rungs T1,I7] [--images DIRECTORY] [--seconds N] [--left FILE] [--peers] [--dry-run]
 
-Measures both ladders for examples/resnet: each rung of the training ladder, for every model; each of the inference
-ladder, for ResNet-18; and some rungs under settings in which their lesson shows (SETTINGS). Everything is measured once,
-then once more, then a third time. The results go to the store, row by row, from which ladder_table.py makes tables and
-a picture. Rows that are not of this machine, driver and commit leave the store: a table is of one commit.
+Measures both ladders of examples/resnet: each rung of the training ladder for every model, each rung of the inference
+ladder for ResNet-18, and some rungs under settings that show their lesson (SETTINGS). All of them run once, then a second
+and a third time. Each result is a row of the store, from which ladder_table.py makes tables and a picture. Rows of another
+machine, driver or commit leave the store.
 
---peers measures PyTorch's training ladder instead, and ours beside it in the same call, each three times; what is worth
-most comes first. Its rows have a store of their own, and rows of another commit stay in it.
+--peers measures PyTorch's training ladder, and ours beside it in the same call, each rung three times. The most important
+rungs come first. These rows have a store of their own, which keeps rows of other commits.
 
-When the N seconds are over, what is left is said, and written to the file LEFT; the same command goes on with it.
---start: rows that the store lacks. --programs: the folder examples/resnet of a build. --images: JPEG files, for the rungs
-that read them, which are left out without.
+After N seconds it says what is left, and writes that to the file LEFT. The same command continues there. --start has rows
+that the store lacks. --programs is the folder examples/resnet of a build. --images has JPEG files; without it the rungs that
+read them are left out.
 
-The commit is PENSTOCK_COMMIT's where it is set, else git's. --dry-run tries it without a GPU: emulated
-programs, tiny images, and PyTorch on the CPU if Python has it. Exit status 1 when a rung failed.
+The commit is PENSTOCK_COMMIT's if that is set, else git's. --dry-run tries everything without a GPU: with emulated programs,
+tiny images, and PyTorch on the CPU if Python has it. The exit status is 1 if a rung failed.
 """
 
 import argparse

@@ -4,12 +4,13 @@
 ladder_table.py [RESULTS...] [--peers RESULTS...] [--store FILE] [--peer-store FILE] [--readme FILE] [--inference FILE]
                 [--picture FILE]
 
-Takes rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` and `ladder-peers` do it on a machine
-with a GPU) into the stores, examples/resnet/ladder-table.json and ladder-peers.json, and makes from all of them the
-tables and the picture of docs/measured/training-ladder.md and of docs/measured/inference-ladder.md. A row that several
-RESULTS have, measured under the same conditions, has the runs of all. RESULTS take the place of the rows of another commit;
-what they lack stays, marked with its commit. Rows of another machine or driver go. Of the peers' rows the later file's count.
-Needs no GPU; without Python's matplotlib (scripts/setup full gets it) it says so, and leaves the picture as it is.
+Takes the rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` and `ladder-peers` run it on a machine
+with a GPU) into the stores examples/resnet/ladder-table.json and ladder-peers.json. From all rows it makes the tables and
+the picture of docs/measured/training-ladder.md and docs/measured/inference-ladder.md. If several RESULTS have a row that was
+measured under the same conditions, the row gets the runs of all of them. RESULTS replace the rows of another commit. Rows
+that they lack stay, marked with their commit. Rows of another machine or driver are removed. A peer's row in a later file
+replaces one in an earlier file. It needs no GPU. Without Python's matplotlib (scripts/setup full gets it) it says so and
+leaves the picture as it is.
 """
 
 import argparse

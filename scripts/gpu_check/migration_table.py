@@ -3,9 +3,9 @@
 """
 migration_table.py [RESULTS] [--store FILE] [--page FILE] [--figures FILE] [--picture FILE]
 
-Takes what migration_measure.py has measured (`scripts/gpu-check migration` does it on a machine with a GPU) into the
-store, examples/migration/measured.json, and makes from it the table of docs/measured/migration.md, and what docs/migration.md
-shows between its markers: what the profile of each step said, and the timelines, docs/migration.svg. Needs no GPU.
+Takes what migration_measure.py has measured (`scripts/gpu-check migration` runs it on a machine with a GPU) into the store
+examples/migration/measured.json. From the store it makes the table of docs/measured/migration.md, the profiles of the steps
+between the markers of docs/migration.md, and the timelines, docs/migration.svg. It needs no GPU.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# Steps of scripts/gpu-check, which sources this: what Nsight Systems does here, and its reports of the rungs.
+# scripts/gpu-check sources this. Its steps try Nsight Systems on this machine, and record reports of the rungs.
 
 nsys_targets="make_cifar10 01_baseline 12_prefetcher"
 # What docs/profiling.md and docs/measured/rungs.md show, the chapters first.

@@ -5,13 +5,13 @@ nsys_measure.py --nsys PROGRAM... --baseline "RUNG ARGUMENT..." --prefetcher "RU
                 [--keep DIRECTORY] [--seconds N] [--emulated]
 nsys_measure.py --nsys PROGRAM --read REPORT...
 
-What Nsight Systems does on this machine: each nsys records the rung T12 as scripts/profile does it (CUDA, NVTX and OS
-calls, from cudaProfilerStart to cudaProfilerStop), the same for the whole run, and T1 with CUDA and NVTX alone; NVTX
-alone, where the others left nothing. Of each report: the tables of `nsys export`, ranges and names, what `nsys stats` and
-the rules of `nsys analyze` say. results.json has it all, and what nsys said; the output of each command is beside it. An
-nsys without an importer leaves .qdstrm files: they go to --keep, compressed, to be imported elsewhere and looked at with
---read. What there is no time for in N seconds is said. --emulated: the programs have no GPU's work. Exit status 1 when no
-nsys recorded anything.
+Tries Nsight Systems on this machine. Each nsys records the rung T12 as scripts/profile does (CUDA, NVTX and OS calls, from
+cudaProfilerStart to cudaProfilerStop), the same for the whole run, and T1 with CUDA and NVTX only. If these recorded
+nothing, it records NVTX only. From each report it takes the tables of `nsys export`, the ranges and names, and the output of
+`nsys stats` and of the rules of `nsys analyze`. results.json has all of this, and nsys's messages; the output of each
+command is beside it. An nsys without an importer leaves .qdstrm files. They are compressed into --keep, to be imported on
+another machine and read by --read. At the end it says for what there was no time in N seconds. --emulated says that the
+programs use no GPU. The exit status is 1 if no nsys recorded anything.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the jobs of a measurement one after the other, as far as the time allows, and keeps their results."""
+"""Runs the jobs of a measurement one after the other, as long as there is time, and keeps their results."""
 
 import json
 import time

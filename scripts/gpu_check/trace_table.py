@@ -3,10 +3,10 @@
 """
 trace_table.py DIRECTORY
 
-A line for each report that penstock-trace left in a folder of DIRECTORY: the time by the number of steps, and a step's
-median on the host, which may be far ahead of the device; what a step has of kernels and copies; how long the device was
-idle, how much of the copies' time lies under kernels; the findings with their share of the time. Exit status 1 when a
-folder has no report, or events were dropped.
+Prints a line for each report of penstock-trace in a folder of DIRECTORY. The line has the time divided by the number of
+steps, a step's median on the host (which may be far ahead of the device), the kernels and copies of a step, the fraction of
+time in which the device was idle, the fraction of the copies' time that is under kernels, and the findings with their share
+of the time. The exit status is 1 if a folder has no report or events were dropped.
 """
 
 import argparse

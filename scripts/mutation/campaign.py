@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs test cases against mutants, cheapest and likeliest first, until one of them notices."""
+"""Runs test cases with a mutant, the cheapest and likeliest first, until one of them fails."""
 
 import collections
 import concurrent.futures

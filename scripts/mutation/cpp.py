@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of C++ as finding mutants needs: tokens, brackets, calls, functions. No compiler is asked, so
-the project's own formatting stands in for grammar in one place: a `<` is a comparison, not a bracket,
-where there is a space before it (clang-format sees to that)."""
+"""Parses as much of C++ as is needed to find mutants: tokens, brackets, calls and functions. It does not use a compiler, so in
+one place it relies on the project's formatting: a `<` is a comparison, not a bracket, if there is a space before it. clang-format
+makes sure of that."""
 
 import bisect
 import re
@@ -22,7 +22,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _BLOCKS = {"if", "for", "while", "switch", "catch", "do", "else", "try", "return"}
 _NO_NAMES = {"alignas", "requires"}
 _TYPES = {"class", "struct", "union", "enum", "namespace", "concept"}
-# What may stand before a call that has no object before it; before a declaration stands a type.
+# The tokens that may be before a call without an object. Before a declaration there is a type.
 _BEFORE_CALL = {"(", ")", "{", "}", "[", ",", ";", ":", "?", "=", "!", "&&", "||", "==", "!=",
                 "return", "else", "do"}  # fmt: skip
 
@@ -36,7 +36,7 @@ class Token:
 
 
 class Source:
-    """A header: its text, its tokens, and who belongs to whom."""
+    """A header: its text, its tokens, and their structure."""
 
     def __init__(self, name, text):
         self.name, self.text = name, text

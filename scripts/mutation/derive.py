@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is mutated, by pattern: every place in the headers that looks like ordering, waiting, waking,
-locking or a bound. Each mutant is a text to insert before a range of tokens and one to insert behind it,
-so that mutants nest, and all of them are compiled at once (schemata.hpp has what the texts call)."""
+"""Finds the mutants by patterns: every place in the headers that looks like ordering, waiting, waking, locking or a bound. A mutant
+is a text before a range of tokens and a text behind it, so mutants can nest and are compiled together. The texts call the
+functions of schemata.hpp."""
 
 import dataclasses
 import re
 
-# Calls that go away: name -> kind. They then do nothing, and say that all is well.
+# The calls that a mutant removes, with their kinds. A removed call does nothing and reports success.
 REMOVED_CALLS = {
     "make_wait": "stream wait", "cudaStreamWaitEvent": "stream wait",
     "record": "event record", "try_record": "event record", "cudaEventRecord": "event record",
@@ -24,9 +24,8 @@ REMOVED_CALLS = {
 KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "lock", "unlock", "bound", "equality",
          "release order", "stop", "error", "return"]  # fmt: skip
 
-# Bounds are mutated where batches and blocks travel. These headers compute, describe or read files: they
-# have no part in the hand-over, and property tests of their own. A name stands for the header that declares and
-# for the one in detail/ that defines.
+# Bounds are mutated in the headers that hand batches and blocks over. These headers compute, describe or read files, take no part
+# in that, and have property tests. A name means both the public header and the one of that name in detail/.
 WITHOUT_BOUNDS = {
     "any_sampler.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
     "file.hpp", "file_folder.hpp", "gathered_read.hpp", "mapped_records.hpp", "ranks.hpp", "record_file.hpp", "record_part.hpp", "sample_names.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tar_shards.hpp",

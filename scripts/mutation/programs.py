@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutated tree, its two builds (plain, and under ThreadSanitizer), and runs of single test cases."""
+"""Makes the mutated tree and its two builds (plain and with ThreadSanitizer), and runs single test cases."""
 
 import dataclasses
 import hashlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the arguments for equivalent mutants (equivalent.md); writes the table of a campaign, and its summary in
+"""Reads the arguments for equivalent mutants (equivalent.md). Writes the table of a campaign, and the summary in
 docs/measured/reliability.md."""
 
 import collections
@@ -16,7 +16,7 @@ _ARGUMENT = re.compile(r"^- `` ?(.+?) ?``\n((?:  .*\n?|\n(?=  ))+)", re.MULTILIN
 
 
 def read_arguments():
-    """key -> why no test can tell the mutant from the library as it is."""
+    """Maps a mutant's key to the argument why no test can tell it from the unchanged library."""
     return {key: " ".join(text.split()) for key, text in _ARGUMENT.findall(ARGUMENTS.read_text())}
 
 
