@@ -15,7 +15,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def entries(text):
-    """Type of an option: "T4,T5", each of them not empty."""
+    """The type of an option such as "T4,T5". No entry may be empty."""
     found = text.split(",")
     if "" in found:
         raise argparse.ArgumentTypeError(f"an entry of {text} is empty")
@@ -23,14 +23,14 @@ def entries(text):
 
 
 def count(text):
-    """Type of an option: 1, 2 ..."""
+    """The type of an option that is a whole number from 1 on."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 on")
     return int(text)
 
 
 def json_file(text):
-    """Type of an option: what is in that file, which is read before anything is measured."""
+    """The type of an option that names a JSON file. The file is read at once, before anything is measured."""
     try:
         return json.loads(pathlib.Path(text).read_text())
     except (OSError, ValueError) as error:

@@ -60,7 +60,7 @@ def run(*command, **options):
 
 
 class Times:
-    """What the report says of its ranges; nanoseconds from its begin."""
+    """The times of the ranges of a report, in nanoseconds from its begin."""
 
     def __init__(self, nsight, report, folder):
         database = pathlib.Path(folder, f"{report.stem}.sqlite")
@@ -83,7 +83,7 @@ class Times:
 
 
 class Screen:
-    """An X server with a window manager and nsys-ui; they end with it."""
+    """Runs an X server with a window manager and nsys-ui, which end with it."""
 
     def __init__(self, option, folder):
         self.height, self.children = option.height, []
@@ -145,7 +145,7 @@ class Screen:
         return pathlib.Path(path).read_bytes()
 
     def settle(self, folder):
-        """Until two pictures in a row are the same."""
+        """Waits until two pictures in a row are the same."""
         last = b""
         for _ in range(40):
             time.sleep(0.7)
@@ -156,7 +156,7 @@ class Screen:
 
 
 def last_row(path, height):
-    """Where the last row ends: below it the column of names is white."""
+    """Returns where the last row ends. Below it the column of names is white."""
     text = run("convert", path, "-crop", f"1x{height - TOP - BLANK_FROM_BOTTOM}+{LEFT + 12}+{TOP}", "-depth", "8", "txt:-")
     dark = [int(line.split(",")[1].split(":")[0]) for line in text.splitlines()[1:] if "#FFFFFF" not in line]
     return TOP + max(dark, default=100) + 1

@@ -36,7 +36,7 @@ for line in pathlib.Path(os.environ["PENSTOCK_DOCS_NAMES"]).read_text().split():
 
 
 def link_names(app, doctree):
-    """`Prefetcher`, `Layout<Batch>`, `penstock::per_sample(f)` in a page become links to the reference."""
+    """Makes links to the reference of names in a page, such as `Prefetcher`, `Layout<Batch>` and `penstock::per_sample(f)`."""
     page = app.env.docname
     if page.startswith("sources/"):
         return

@@ -25,7 +25,7 @@ ORIGIN = re.compile(rf"\bcommits? [0-9a-f]{{7,}}\b|\b20\d\d-\d\d-\d\d\b|\b(?:{MO
 
 
 def sections(text):
-    """(number, line) of the prose of each."""
+    """Returns (number, line) of the prose of each section."""
     found = [[]]
     for number, line in links.prose(text):
         if re.match(r"#{1,6} ", line):
@@ -35,7 +35,7 @@ def sections(text):
 
 
 def figures(lines):
-    """(number of the last line, text) of each sentence and each row that has one."""
+    """Yields (number of the last line, text) of each sentence and each row that has a figure."""
     text, head = "", ""
     for number, line in [*lines, (lines[-1][0] if lines else 0, "")]:
         row = line.startswith("|")
@@ -55,7 +55,7 @@ def is_linked(page, text):
 
 
 def check():
-    """Lines for the user."""
+    """Returns lines for the user."""
     for page in links.pages():
         for lines in sections((links.ROOT / page).read_text()) if not page.startswith(LEFT_OUT) else ():
             if not is_linked(page, "\n".join(line for _, line in lines)):

@@ -75,7 +75,7 @@ class Site:
     # ---- Links
 
     def linked(self, page, name, text):
-        """The text of `page`, with the links as they are from page `name` of the site."""
+        """Returns the text of `page` with its links changed for page `name` of the site."""
         prose = {number for number, _ in links.prose(text)}
         lines = text.splitlines()
         for i, line in enumerate(lines):
@@ -149,7 +149,7 @@ class Site:
 
     @staticmethod
     def recipe_groups(recipes):
-        """As the page that lists them has them; what it does not list comes with that page."""
+        """Returns the recipes in the groups of the page that lists them. Recipes that it does not list come with that page."""
         groups = {"Recipes": []}
         for line in (ROOT / RECIPES).read_text().splitlines() if RECIPES in recipes else []:
             if line.startswith("## "):

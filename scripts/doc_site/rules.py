@@ -49,25 +49,25 @@ def comment(lines):
 
 
 def head(source):
-    """The first comment of a file, without the licence line."""
+    """Returns the first comment of a file, without the licence line."""
     return comment(re.search(r"^// SPDX.*\n\n((?://.*\n)+)", source).group(1))
 
 
 def tests(path):
-    """Of one file: (name, tags, the comment above it) of each test."""
+    """Returns (name, tags, the comment above it) of each test of a file."""
     return [(text_of(match[2]), re.findall(r"\[([^\]]+)\]", text_of(match[3])), comment(match[1]))
             for match in TEST_CASE.finditer(path.read_text())]  # fmt: skip
 
 
 def functions():
-    """Of functions.def: the classes of each function, by name."""
+    """Returns the classes of each function of functions.def, by name."""
     text = (ROOT / "src/emulation/functions.def").read_text()
     return {name: "" if classes == "0" else classes.replace(" |", ",") for name, classes in FUNCTION.findall(text)}
 
 
 def sections(problems):
-    """In the order of their titles. A file's own section is that of its first test; of several files, the one with the most
-    tests has its title."""
+    """Returns the sections in the order of their titles. A file's own section is that of its first test. If several files have the
+    same section, the one with the most tests gives the title."""
     found, files = {}, sorted((ROOT / "tests/emulation").glob("*_test.cpp"))
     of_rules = [path for path in files if path.name.endswith("_rules_test.cpp")]
     for path in sorted(of_rules, key=lambda path: -len(tests(path))):
@@ -101,7 +101,7 @@ def sections(problems):
 
 
 def absent(problems):
-    """Of absent_functions.txt: (sentence, functions) of each paragraph."""
+    """Returns (sentence, functions) of each paragraph of absent_functions.txt."""
     paragraphs = (ROOT / "tests/emulation/absent_functions.txt").read_text().split("\n\n")[1:]
     found = []
     for paragraph in paragraphs:
@@ -113,7 +113,7 @@ def absent(problems):
 
 
 def scenarios():
-    """Of the races: the number of right ones, of wrong ones, and (name, reason) of those that are not seen."""
+    """Returns the number of correct race programs, of wrong ones, and (name, reason) of those that are not seen."""
     found = []
     for path in sorted((ROOT / "tests/emulation/races").glob("*.cpp")):
         found += [(text_of(name), text_of(reason)) for name, reason in SCENARIO.findall(path.read_text())]
@@ -123,7 +123,7 @@ def scenarios():
 
 
 def section_of(name, all_sections):
-    """The section with the longest pattern that fits."""
+    """Returns the section with the longest pattern that matches."""
     fits = [(len(pattern.rstrip("*")), section) for section in all_sections for pattern in section.functions
             if fnmatch.fnmatchcase(name, pattern)]  # fmt: skip
     return max(fits, key=lambda fit: fit[0])[1] if fits else None
@@ -196,7 +196,7 @@ def page(problems):
 
 
 def classes():
-    """(name, meaning) of each class, by the comment of functions.def."""
+    """Returns (name, meaning) of each class, from the comment of functions.def."""
     text = (ROOT / "src/emulation/functions.def").read_text()
     return [list(found) for found in re.findall(r"^//   (\w+) +(.*)$", text, re.M)]
 
@@ -206,14 +206,14 @@ def link(section):
 
 
 def declared(header):
-    """The functions that a header declares; versions of one function have one name."""
+    """Returns the functions that a header declares. Versions of a function have the same name."""
     text = re.sub(r"/\*.*?\*/", "", pathlib.Path(header).read_text(), flags=re.S)
     names = re.findall(r"CUDARTAPI(?:_CDECL)?\s+(cuda\w+)\s*\(", text)
     return {re.sub(r"(_v\d+|_ptsz|_ptds)$", "", name) for name in names}
 
 
 def check(header=None):
-    """What is wrong."""
+    """Returns what is wrong."""
     problems = []
     text = page(problems)
     if not (ROOT / PAGE).exists() or (ROOT / PAGE).read_text() != text:

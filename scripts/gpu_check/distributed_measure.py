@@ -66,7 +66,7 @@ def pytorch(option, extra):
 
 
 def run(command, limit):
-    """Why it failed, or None."""
+    """Returns why it failed, or None."""
     # NVLink's multicast (NVLS) is left alone: the figures are of machines where it may not be used.
     environment = {**os.environ, "NCCL_NVLS_ENABLE": os.environ.get("NCCL_NVLS_ENABLE", "0")}
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -94,7 +94,8 @@ def measure(row, option, limit):
 
 
 def record(option, limit):
-    """Twenty steps of all ranks under penstock-trace: where a step goes, and how much of it communicates in the open."""
+    """Records twenty steps of all ranks by penstock-trace, to show where the time of a step goes, and how much of the
+    communication is not hidden."""
     with tempfile.TemporaryDirectory() as scratch:
         command = ["scripts/profile", "--tool", "trace", "--out", scratch, "--", *ours(option, 20, ["--synthetic"])]
         os.environ["PENSTOCK_TRACE"] = str(option.trace)

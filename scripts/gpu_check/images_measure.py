@@ -58,7 +58,7 @@ def cores():
 
 
 def result_of(command, limit):
-    """What a program of ours writes to --json, and what it has printed."""
+    """Returns what a program of ours writes to --json, and what it has printed."""
     with tempfile.TemporaryDirectory() as scratch:
         result = pathlib.Path(scratch, "result.json")
         try:
@@ -72,7 +72,7 @@ def result_of(command, limit):
 
 
 def with_length(extra, length, option):
-    """A row's own options come before the usual ones, but for those of a dry run."""
+    """Adds the options of the length. A row's own options have priority, except in a dry run."""
     pairs = dict(length)
     for name, value in zip(extra, [*extra[1:], ""]):
         if name in ("--steps", "--warmup") and not option.dry_run:
@@ -102,7 +102,7 @@ def measure_ours(row, option, limit):
 
 
 def measure_peer(script, name, data, option, limit):
-    """pytorch_images.py or dali_images.py."""
+    """Measures pytorch_images.py or dali_images.py."""
     with tempfile.TemporaryDirectory() as scratch:
         result = pathlib.Path(scratch, "result.json")
         small = ["--device", "cpu", "--image-size", "32", "--batch18", "8", "--batch50", "8", "--steps", "2",
@@ -119,7 +119,7 @@ def measure_peer(script, name, data, option, limit):
 
 
 def free_of(name, results):
-    """With one batch that lies on the device: what stands beside a row."""
+    """Returns the images/s with one batch that stays on the device, for the column beside a row."""
     if "free_images_per_second" in results[name]:
         return results[name]["free_images_per_second"]
     side, model = ("PyTorch", name.split()[1]) if name.startswith("PyTorch") else ("", name.split()[0])
@@ -149,7 +149,7 @@ def has_package(name):
 
 
 def jobs(option):
-    """(name, seconds it needs, how to measure it), ours and the peers' by turns: each has the other near in time."""
+    """Yields (name, seconds that it needs, how to measure it). Ours and the peers' take turns, so that they are near in time."""
     ours = [(row[0], NEEDS["ours"], lambda limit, row=row: measure_ours(row, option, limit)) for row in OURS]
     if not has_package("torch") or not has_package("torchvision"):
         print("PyTorch or torchvision is missing: ours alone")

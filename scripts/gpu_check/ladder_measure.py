@@ -74,7 +74,7 @@ def output_of(*command):
 
 
 def commit():
-    """PENSTOCK_COMMIT, or git's: short, with a + behind it where the sources have been changed since."""
+    """Returns PENSTOCK_COMMIT, or else git's short hash, with a + if the sources have been changed since."""
     if os.environ.get("PENSTOCK_COMMIT"):
         return os.environ["PENSTOCK_COMMIT"]
     found = output_of("git", "rev-parse", "--short", "HEAD")
@@ -84,7 +84,7 @@ def commit():
 
 
 def machine(dry_run):
-    """What a row says of where it was measured."""
+    """Returns what a row says about where it was measured."""
     gpu = "" if dry_run else output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     name, _, driver = gpu.partition("\n")[0].partition(", ")
     return {"machine": name or "no GPU: dry run", "driver": driver, "cores": len(os.sched_getaffinity(0)),
@@ -107,7 +107,7 @@ def is_large(rung):
 
 
 def sizes(model, rung, option, setting=""):
-    """Steps are so many that a run takes about a second, or more."""
+    """Returns the sizes of a run. It has enough steps to take about a second or more."""
     special = SETTINGS[setting][1] if setting else {}
     if option.dry_run:
         return {"steps": 2, "warmup": 4 if rung[0] == "I" else 1, "image_size": 32, "workers": 2, "batch": 4}
@@ -213,7 +213,7 @@ def has_torch():
 
 
 def tasks(option):
-    """(model, side, rung, setting), each once, in the order of their worth."""
+    """Yields (model, side, rung, setting), each once, the most important first."""
     if option.peers:
         for model in option.models:
             for side, rung in PEERS:
@@ -236,7 +236,7 @@ def tasks(option):
 
 
 def wanted(option, rows, where):
-    """The tasks of all rounds that are not done yet."""
+    """Yields the tasks of all rounds that are not done yet."""
     done = {ladder_table.key(row): len(row.get("runs", "123")) for row in rows if {**row, **where} == row}
     for number in range(1, 2 if option.peers else ROUNDS + 1):
         for task in tasks(option):

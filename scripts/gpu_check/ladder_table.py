@@ -38,7 +38,7 @@ TITLES = {"resnet8": "ResNet-8", "resnet18": "ResNet-18", "resnet50": "ResNet-50
 
 
 def script(path):
-    """A program of examples/resnet as a module."""
+    """Loads a program of examples/resnet as a module."""
     loader = importlib.machinery.SourceFileLoader(path.replace("/", "_"), str(EXAMPLE / path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -64,7 +64,7 @@ def key(row):
 
 @functools.cache
 def places():
-    """Of the rungs in their ladders."""
+    """Returns the place of each rung in its ladder."""
     train = [ladder().number_of(name) for name in dict.fromkeys([*ladder().RUNGS, *ladder().IMAGE_RUNGS])]
     return {rung: place for place, rung in enumerate([*train, *(rung[0] for rung in inference_ladder().RUNGS)])}
 
@@ -86,7 +86,7 @@ FIGURES = ("images_per_second", "batch_ms", "load_ms", "copy_ms", "compute_ms", 
 
 
 def figures(row):
-    """What another run of the same has otherwise."""
+    """Returns the members of a row that differ from run to run."""
     return {name: row[name] for name in FIGURES if name in row}
 
 
@@ -100,12 +100,12 @@ def save(path, rows):
 
 
 def conditions(row):
-    """What tells two measurements of the same from two different ones."""
+    """Returns the members that must be equal in two runs of the same measurement."""
     return {name: row.get(name) for name in ("machine", "driver", "cores", "commit", "batch", "steps", "image_size", "workers")}
 
 
 def joined(row, before):
-    """The row with the runs of both, each once, and the figures of their median."""
+    """Returns the row with the runs of both, each once, and the figures of their median."""
     if before is None or "runs" not in row or "runs" not in before or conditions(row) != conditions(before):
         return row
     runs = before["runs"] + [run for run in row["runs"] if run not in before["runs"]]
@@ -119,7 +119,7 @@ def origin(row):
 
 
 def kept(row, rows):
-    """The row of an older commit with the speeds that it was compared with, those of its own commit."""
+    """Returns the row of an older commit with the speeds of that commit to which it is compared."""
     if "kept" in row:
         return row
     beside = {other["rung"]: other["images_per_second"] for other in rows
@@ -128,8 +128,8 @@ def kept(row, rows):
 
 
 def updated(store, results):
-    """The store's rows after the results. Rows of another machine or driver than the last result's go; so do those of another
-    commit that the results have, and what they lack stays."""
+    """Returns the store's rows after the results were added. It removes rows of another machine or driver than that of the last
+    result, and rows of another commit which the results have. Rows of another commit which they lack stay."""
     news = [row for rows in results for row in rows]
     if not news:
         return merge(store)
@@ -145,7 +145,7 @@ def updated(store, results):
 
 
 def lines_of(head, rows):
-    """Without the columns in which no row has a value."""
+    """Returns the lines of a table, without the columns in which no row has a value."""
     kept = [column for column in range(len(head)) if not rows or any(row[column] != "–" for row in rows)]
     lines = [[line[column] for column in kept] for line in (head, ["---", *["---:"] * (len(head) - 1)], *rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -165,20 +165,20 @@ def percent(speed, before):
 
 
 def speed_of(rung, row, rows):
-    """What the row is compared with: a rung of its own commit. None where there is none."""
+    """Returns the speed of a rung at the commit of the row, or None."""
     if "kept" in row:
         return row["kept"].get(rung)
     return rows[rung]["images_per_second"] if rung in rows and "kept" not in rows[rung] else None
 
 
 def gain(row, rows):
-    """On the rung that it changes."""
+    """Returns the gain over the rung that it changes."""
     before = speed_of(row["after"], row, rows)
     return percent(row["images_per_second"], before) if before else "–"
 
 
 def times(row, first, rows):
-    """As a multiple of the ladder's first rung."""
+    """Returns the speed as a multiple of that of the ladder's first rung."""
     before = speed_of(first, row, rows)
     return f"{row['images_per_second'] / before:.2f}" if before else "–"
 
@@ -231,7 +231,7 @@ def infer_table(rows):
 
 
 def part(rows, letter):
-    """Of one ladder."""
+    """Returns the rows of one ladder."""
     return {rung: row for rung, row in rows.items() if rung[0] == letter}
 
 
@@ -241,12 +241,12 @@ def machine_text(row):
 
 
 def newest(rows):
-    """A row of the table's own commit."""
+    """Returns a row of the table's own commit."""
     return next((row for row in rows if "kept" not in row), rows[0])
 
 
 def marks(rows):
-    """What the marked rows are of; nothing where none is."""
+    """Returns the note that says from which commit the marked rows are, or nothing."""
     older = sorted({(row["commit"], row["date"]) for row in rows if "kept" in row})
     return "".join(f"\n† of commit {commit}, {date}: its gain and its multiple of the first rung are on rows of that commit." for commit, date in older)
 
@@ -260,7 +260,7 @@ def how_often(rows):
 
 
 def settings(rows, letter):
-    """(name, rows) of the settings that have rungs of the ladder."""
+    """Yields (name, rows) of the settings that have rungs of the ladder."""
     for setting in dict.fromkeys(row.get("setting", "") for row in rows):
         its = part({row["rung"]: row for row in rows if row.get("setting", "") == setting and "failed" not in row}, letter)
         if setting and its:
@@ -268,7 +268,7 @@ def settings(rows, letter):
 
 
 def markdown(rows, peers, picture):
-    """For the training ladder's page."""
+    """Returns the text for the training ladder's page."""
     good = [row for row in rows if "failed" not in row and row["rung"][0] == "T"]
     parts = [NOTHING]
     if good:
@@ -291,7 +291,7 @@ def markdown(rows, peers, picture):
 
 
 def inference_markdown(rows):
-    """For the inference ladder's."""
+    """Returns the text for the inference ladder's page."""
     good = [row for row in rows if "failed" not in row and row["rung"][0] == "I"]
     if not good:
         return NOTHING
@@ -322,7 +322,7 @@ def same_call(row, other):
 
 
 def peer_pairs(rows, model):
-    """(rung, ours, PyTorch's) of one machine and commit."""
+    """Returns (rung, ours, PyTorch's), both of the same machine and commit."""
     ours, theirs = measured(rows, model, "penstock"), measured(rows, model, "pytorch")
     return [(rung, row, theirs[rung]) for rung, row in ours.items() if rung in theirs and same_call(row, theirs[rung])]
 
@@ -336,8 +336,8 @@ def peer_table(rows, model):
 
 
 def best_lines(rows, model):
-    """PyTorch with its data on the device from the start, by how it was compiled; and ours over the best of them that is
-    of the same machine."""
+    """Returns a line for each way of compiling PyTorch, with its data on the device from the start, and a line with the ratio of ours
+    to the best of them that is of the same machine."""
     lines, speeds = [], []
     last = measured(rows, model, "penstock").get("T14")
     for row in rows:
@@ -376,7 +376,7 @@ def peer_markdown(rows):
 
 
 def draw(rows, path):
-    """Bars for the training ladder of each model. False without matplotlib."""
+    """Draws bars for the training ladder of each model. Returns False without matplotlib."""
     plt = measured_page.pyplot()
     if plt is None:
         return False

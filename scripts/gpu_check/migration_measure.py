@@ -122,8 +122,8 @@ class Measurement:
 
 
 def timeline(trace):
-    """What happens in SHOWN milliseconds in the middle of a recording, for each row: [kind, begin, duration, name], in
-    microseconds. Rows: the main thread, at most three workers, copies, kernels."""
+    """Returns what happens in SHOWN milliseconds in the middle of a recording: for each row a list of [kind, begin, duration, name],
+    in microseconds. The rows are the main thread, at most three workers, copies and kernels."""
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     steps = sorted((event for event in events if event["name"] == "step"), key=lambda event: event["ts"])
     middle = steps[len(steps) // 2]
@@ -147,7 +147,7 @@ def timeline(trace):
 
 
 def kind_of(event):
-    """The colour. Empty: it is not shown."""
+    """Returns the kind of an event, which has a colour. It is empty if the event is not shown."""
     name, category = event["name"], event["cat"]
     if category in ("copy", "fill"):
         return "copy"

@@ -35,7 +35,7 @@ TELLING = re.compile(r"warn|error|fail|not supported|unable|cannot|could not|no 
 
 
 def run(command, limit, log=None, **environment):
-    """Exit status (None: it was ended at its limit), seconds, and what it wrote."""
+    """Returns the exit status (None if it was ended at its limit), the seconds, and the output."""
     begin = time.monotonic()
     try:
         child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -78,7 +78,7 @@ def read_database(path):
 
 
 def sections(output):
-    """Of `nsys stats` and `nsys analyze`: what the script of each report says first."""
+    """Returns for each report of `nsys stats` and `nsys analyze` its first line, or that it is a table."""
     found = re.split(r"^Processing \[.*?([\w-]+)\.py.*$|^ \*\* .*\((\w[\w-]*).*\):.*$", output, flags=re.MULTILINE)
     told = {}
     for one, other, text in zip(found[1::3], found[2::3], found[3::3]):
@@ -89,7 +89,7 @@ def sections(output):
 
 
 def read_report(nsys, report, folder, limit):
-    """Into a database, with what is in it and what nsys says of it."""
+    """Exports the report to a database. Returns what is in it and what nsys says about it."""
     stem = report.stem
     database = folder / f"{stem}.sqlite"
     status, seconds, output = run([nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", database, report], limit)
@@ -115,7 +115,7 @@ class Measurement:
         return min(most, self.end - time.monotonic())
 
     def tries(self, nsys):
-        """Names and commands; a report is OUT or in it."""
+        """Yields names and commands. A report is the file OUT or is in that folder."""
         baseline, prefetcher = (shlex.split(text) for text in (self.option.baseline, self.option.prefetcher))
         profile = [PROFILE, "--tool", "nsys", "--out", "OUT"]
         direct = [nsys, "profile", *NO_SAMPLES, "--force-overwrite=true"]
@@ -139,7 +139,8 @@ class Measurement:
         return result
 
     def keep(self, path, name):
-        """What has to be imported elsewhere, and the report that users would get. Eight files are few."""
+        """Keeps, compressed, the reports that have to be imported elsewhere, and the report that users would get. Few files can be
+        carried away, so the others are deleted."""
         if self.option.keep and "whole" not in name and (path.suffix == ".qdstrm" or "profile" in name):
             packed = lzma.compress(path.read_bytes(), preset=0)
             if len(packed) <= KEPT_BYTES:

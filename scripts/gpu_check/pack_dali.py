@@ -60,7 +60,7 @@ def unpack(wheel, python, folder):
 
 
 def code_sections(data):
-    """(offset, size) of the sections of a 64-bit ELF file that hold device code."""
+    """Returns (offset, size) of the sections with device code of a 64-bit ELF file."""
     if data[:5] != b"\x7fELF\x02":
         return []
     table, = struct.unpack_from("<Q", data, 0x28)
@@ -75,7 +75,7 @@ def code_sections(data):
 
 
 def clear_other_code(path, arch):
-    """Zeros in place of device code for other architectures, and in place of PTX. Returns (bytes kept, bytes cleared)."""
+    """Overwrites device code for other architectures, and PTX, with zeros. Returns (bytes kept, bytes cleared)."""
     data = bytearray(path.read_bytes())
     kept = cleared = 0
     for begin, size in code_sections(data):

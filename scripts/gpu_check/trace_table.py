@@ -17,7 +17,7 @@ import sys
 
 
 def order(path):
-    """T2 before T10, I5a before I5b."""
+    """A key that sorts T2 before T10, and I5a before I5b."""
     letter, number, rest = re.fullmatch(r"(\D*)(\d*)(.*)", path.name).groups()
     return letter != "T", letter, int(number or 0), rest
 
@@ -27,7 +27,7 @@ def count(report, what):
 
 
 def row(directory):
-    """A line of the table, and whether all events are in it."""
+    """Returns a line of the table, and whether it has all events."""
     report = json.loads((directory / "report.json").read_text())
     findings = json.loads((directory / "findings.json").read_text())
     each = (report["end"] - report["begin"]) / max(report["steps"], 1)

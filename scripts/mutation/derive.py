@@ -62,13 +62,13 @@ class Mutant:
 
     @property
     def key(self):
-        """Names the mutant as long as the code around it stays: without folder, line and number."""
+        """Identifies the mutant as long as the code around it is the same. It has no folder, line or number."""
         ordinal = f" #{self.ordinal + 1}" if self.ordinal else ""
         return f"{self.kind}, {name_of(self.file)}, {self.function}: {self.source} -> {self.change}{ordinal}"
 
 
 def find_mutants(sources):
-    """All mutants of these headers, numbered from 1 in the order of the text."""
+    """Returns all mutants of these headers, numbered from 1 in the order of the text."""
     atomics = {name for source in sources for name in _declared(source, ("atomic", "atomic_flag"))}
     threads = {name for source in sources for name in _declared(source, ("jthread", "thread"))}
     mutants = []
@@ -91,17 +91,17 @@ def find_mutants(sources):
 
 
 def unknown_names(sources):
-    """What WITHOUT_BOUNDS names, and is no header."""
+    """Returns the names of WITHOUT_BOUNDS that are no header."""
     return sorted(WITHOUT_BOUNDS - {name_of(source.name) for source in sources})
 
 
 def name_of(file):
-    """A header's name without its folder: it stays when the header moves."""
+    """Returns a header's name without its folder, which stays the same if the header moves."""
     return file.rpartition("/")[2]
 
 
 def rewrite(source, mutants):
-    """The header's text with its mutants in it. Line numbers stay."""
+    """Returns the header's text with its mutants. Line numbers stay the same."""
     # At one place: first what closes, the inner before the outer; then what opens, the outer first.
     insertions = []
     for mutant in mutants:
@@ -145,8 +145,8 @@ def _removed_calls(source, threads):
 
 
 def _has_no_way_on(source, last):
-    """The call is the end of a function that never returns, or has to return something: a compiler may take it that
-    the call does not return."""
+    """Returns whether the call is the end of a function that never returns, or has to return something. A compiler may assume that
+    such a call does not return."""
     end = last + 2 if source[last + 1] == ";" else last
     while source[end] == "}":  # of a block that ends there too, of the function
         head = re.split(r"[;{}]", source.text[:source.tokens[source.partner[end]].begin])[-1]
@@ -157,7 +157,7 @@ def _has_no_way_on(source, last):
 
 
 def _polls(source):
-    """Waits that ask again and again: a query that must say success, a loop that does nothing else."""
+    """Finds waits that poll: a query that must report success, or a loop that does nothing else."""
     for i in source.names():
         if source[i] == "query" and source.is_call(i):
             last = source.partner[i + 1] + 2
@@ -226,7 +226,7 @@ def _comparisons(source):
 
 
 def _declared(source, types):
-    """Names of variables, members and parameters of the std:: types, and of containers of them."""
+    """Returns the names of variables, members and parameters of the std:: types, and of containers of them."""
     for i in source.names():
         if source[i] in types and source[i - 1] == "::" and source[i - 2] == "std":
             j = i + 1
