@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Finds cuDNN 9 and the headers of its front end (cudnn-frontend, version 1), which are a project of
-# their own. cuDNN comes with a toolkit or by itself; scripts/setup unpacks the front end.
+# Finds cuDNN 9 and the headers of its front end (cudnn-frontend, version 1), which is a separate project. cuDNN may be a
+# part of a toolkit or installed alone. scripts/setup unpacks the front end.
 #
-#   CudnnFrontend_ROOT, Cudnn_ROOT   hints (variable or environment) for one and the other
+#   CudnnFrontend_ROOT, Cudnn_ROOT   hints for the two (variables or environment)
 #   CudnnFrontend::cudnn             cuDNN
-#   CudnnFrontend::CudnnFrontend     the front end's headers and what they call; SYSTEM directories
+#   CudnnFrontend::CudnnFrontend     the front end's headers, as SYSTEM directories, and the libraries that they call
 #   CudnnFrontend_VERSION            for example 1.32.0
 #
-# Needs find_package(CUDAToolkit) before it.
+# Call find_package(CUDAToolkit) first.
 
 set(_cudnn_dependencies ${CMAKE_CURRENT_LIST_DIR}/../.deps)
 set(_cudnn_roots ${Cudnn_ROOT} ENV Cudnn_ROOT ${CUDAToolkit_LIBRARY_ROOT} ${CUDAToolkit_INCLUDE_DIRS}/..
@@ -23,7 +23,7 @@ unset(_cudnn_roots)
 unset(_cudnn_dependencies)
 mark_as_advanced(CudnnFrontend_CUDNN_DIR CudnnFrontend_CUDNN_LIBRARY CudnnFrontend_INCLUDE_DIR)
 
-# The number behind `#define name` in a file.
+# Sets the variable to the number that `#define name` has in a file.
 function(_cudnn_number variable file name)
   file(STRINGS ${file} line REGEX "^#define +${name} +[0-9]+" LIMIT_COUNT 1)
   string(REGEX MATCH "[0-9]+$" number "${line}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Finds NCCL, of a package, a toolkit or a wheel.
+# Finds NCCL in a system package, a toolkit or a Python wheel.
 #
 #   Nccl_ROOT      hint (variable or environment)
 #   Nccl::nccl     its library and header

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Finds the headers of CUDA that penstock's own headers include: the runtime API, libcudacxx and
-# NVTX3. They come with a CUDA toolkit; where there is none, the wheels of scripts/setup hold the
-# same files. No library is looked for.
+# Finds the headers of CUDA that penstock's own headers include: the runtime API, libcudacxx and NVTX3. A CUDA toolkit has
+# them, and so have the wheels that scripts/setup unpacks where there is no toolkit. It looks for no library.
 #
 #   PenstockCudaHeaders_ROOT                  hint (variable or environment) for the headers alone
 #   CUDAToolkit_ROOT                          hint for the whole toolkit
 #   PenstockCudaHeaders::PenstockCudaHeaders  the target; its directories are SYSTEM directories
-#   PenstockCudaHeaders_VERSION               of the CUDA runtime API, for example 13.0
+#   PenstockCudaHeaders_VERSION               the version of the CUDA runtime API, for example 13.0
 
-# The toolkit whose runtime library is linked comes first, what scripts/setup unpacked comes last.
+# The toolkit whose runtime library is linked comes first, the headers that scripts/setup unpacked come last.
 set(_penstock_cuda_roots
     ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ENV CUDA_PATH /usr/local/cuda
     ${CMAKE_CURRENT_LIST_DIR}/../.deps/nvidia/cu13)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the headers, the libraries, the emulated runtime, the trace, the images, the remote files and the package that find_package(penstock)
-# finds. The installed tree can be moved: neither the package nor the file names in messages hold a path of the machine that built
-# it (-fmacro-prefix-map in CMakeLists.txt). A build type with debug information has such paths there.
+# Installs the headers, the libraries, the programs, and the package that find_package(penstock) finds. The installed tree can
+# be moved: neither the package nor the file names in messages contain a path of the machine that built it
+# (-fmacro-prefix-map in CMakeLists.txt). Debug information does contain such paths.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)
@@ -42,8 +42,8 @@ if(PENSTOCK_WITH_CUDA)
   install(EXPORT penstock-cuda-targets NAMESPACE penstock:: DESTINATION ${package_dir})
 endif()
 
-# The emulated runtime stands in for the library of one major version of CUDA, and the libraries may call what
-# its minor version has.
+# The emulated runtime replaces the library of one major version of CUDA, and the libraries may call functions that are new
+# in the minor version. So the package accepts headers from the version of this build up to the next major version.
 set(PENSTOCK_CUDA_VERSION ${PenstockCudaHeaders_VERSION})
 string(REGEX MATCH "^[0-9]+" PENSTOCK_CUDA_MAJOR ${PenstockCudaHeaders_VERSION})
 math(EXPR PENSTOCK_CUDA_NEXT_MAJOR "${PENSTOCK_CUDA_MAJOR} + 1")

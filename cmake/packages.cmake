@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The packages that the project looks for, and what to do where one is missing.
+# The packages that the project looks for, and the messages for those that are missing.
 #
 #   penstock_need(<package> [<argument of find_package>...])
-#       finds it. Without it the configuration goes on, to list all that is missing, and fails.
+#       finds a package that is needed. If it is missing, the configuration goes on, so that it lists every missing package,
+#       and fails at the end.
 #   penstock_use(<package> <what is left out> [<argument of find_package>...])
-#       finds it. Without it a message says what is left out.
+#       finds a package that is optional. If it is missing, a message says what is left out.
 #
-# Both are macros, as find_package sets variables: <package>_FOUND.
+# Both are macros, because find_package sets variables such as <package>_FOUND.
 #
 #   penstock_option(<option> <text> <found>)
-#       an option that is AUTO until somebody sets it to ON or OFF. AUTO is what `found` says in this run of CMake:
-#       a package that is installed later is used, without a fresh build folder.
+#       defines an option that is AUTO until somebody sets it to ON or OFF. AUTO has the value of `found` in this run of
+#       CMake, so a package that is installed later is used without a fresh build folder.
 
 if(PROJECT_IS_TOP_LEVEL)
   set(penstock_setup scripts/setup)
@@ -19,7 +20,7 @@ else()
   set(penstock_setup ${PROJECT_SOURCE_DIR}/scripts/setup)
 endif()
 
-# What brings it.
+# penstock_bring_<package>: how to get the package.
 set(penstock_bring_PenstockCudaHeaders
     "`${penstock_setup} demo` brings CUDA's headers. Or install a CUDA toolkit, 12.4 or newer, and set \
 CUDAToolkit_ROOT unless it is /usr/local/cuda. PenstockCudaHeaders_ROOT says where headers alone are")
@@ -42,7 +43,7 @@ headers of its front end")
 set(penstock_bring_Nccl "Install NCCL 2.28 or newer (NVIDIA's packages: libnccl-dev), or set Nccl_ROOT")
 set(penstock_bring_NvJpeg "It comes with a CUDA toolkit, or `${penstock_setup} test` brings it")
 
-# The option that leaves out what needs it.
+# penstock_without_<package>: the option that leaves out what needs the package.
 set(penstock_without_CUDAToolkit -DPENSTOCK_WITH_CUDA=OFF)
 set(penstock_without_JPEG -DPENSTOCK_BUILD_IMAGES=OFF)
 foreach(package IN ITEMS CURL OpenSSL EXPAT)
@@ -56,7 +57,8 @@ set(penstock_without_Catch2 -DPENSTOCK_BUILD_TESTS=OFF)
 set(penstock_without_benchmark -DPENSTOCK_BUILD_BENCHMARKS=OFF)
 set(penstock_without_TBB -DPENSTOCK_BUILD_BENCHMARKS=OFF)
 
-# penstock_tell_missing(<package> [<what is left out>]): an error unless something is left out, once.
+# penstock_tell_missing(<package> [<what is left out>]): says what is left out; without that argument it is an error, which is
+# reported once for each package.
 function(penstock_tell_missing package)
   set(missing "${package} is missing")
   if(${package}_VERSION)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the scripts. A value that is empty is an error: it comes from a variable that is not set, and would turn
-off what was asked for."""
+"""Options of the scripts. An empty value is an error, because it usually comes from a variable that is not set and would
+turn off what was asked for."""
 
 import argparse
 import json
@@ -9,13 +9,13 @@ import pathlib
 
 class Parser(argparse.ArgumentParser):
     def _get_value(self, action, text):
-        if text == "" and action.nargs != argparse.REMAINDER:  # whose words are another program's
+        if text == "" and action.nargs != argparse.REMAINDER:  # those words belong to another program
             raise argparse.ArgumentError(action, "the value is empty: is a variable not set?")
         return super()._get_value(action, text)
 
 
 def entries(text):
-    """Type of an option: "T4,T5", each of them not empty."""
+    """The type of an option such as "T4,T5". No entry may be empty."""
     found = text.split(",")
     if "" in found:
         raise argparse.ArgumentTypeError(f"an entry of {text} is empty")
@@ -23,14 +23,14 @@ def entries(text):
 
 
 def count(text):
-    """Type of an option: 1, 2 ..."""
+    """The type of an option that is a whole number from 1 on."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 on")
     return int(text)
 
 
 def json_file(text):
-    """Type of an option: what is in that file, which is read before anything is measured."""
+    """The type of an option that names a JSON file. The file is read at once, before anything is measured."""
     try:
         return json.loads(pathlib.Path(text).read_text())
     except (OSError, ValueError) as error:

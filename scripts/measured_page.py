@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages of measured figures share: stores that are replaced at once, text between markers, numbers, pictures."""
+"""Functions for the pages of measured figures: they replace stores atomically, replace text between markers, format numbers and
+save pictures."""
 
 import os
 import re
@@ -7,19 +8,19 @@ import sys
 
 
 def number(value):
-    """With three digits at least."""
+    """Returns the number as text with at least three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def replace(path, text):
-    """Writes a file beside `path` and renames it: a run that is stopped leaves the old one."""
+    """Writes a file beside `path` and renames it, so that a run which is stopped leaves the old file."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)
     os.replace(partial, path)
 
 
 def between_markers(page, text, begin, end, new):
-    """`text`, of the file `page`, with `new` between the lines `begin` and `end`."""
+    """Returns `text`, which is that of the file `page`, with `new` between the lines `begin` and `end`."""
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if len(pattern.findall(text)) != 1:
         sys.exit(f"{page} does not have these two lines exactly once: {begin} {end}")
@@ -27,7 +28,8 @@ def between_markers(page, text, begin, end, new):
 
 
 def pyplot(**settings):
-    """matplotlib.pyplot, set so that the same data give the same bytes of SVG; None, and a message, without it."""
+    """Returns matplotlib.pyplot with settings that make the same bytes of SVG from the same data. Prints a message and returns None
+    if there is no matplotlib."""
     try:
         import matplotlib
     except ImportError:
@@ -42,6 +44,7 @@ def pyplot(**settings):
 
 
 def save_picture(figure, path, top=0):
-    """Without the date: the same bytes each time. `top`: inches above the panels that stay free."""
+    """Saves the picture without the date, so that the bytes are the same each time. `top` is the free space above the panels in
+    inches."""
     figure.tight_layout(rect=(0, 0, 1, 1 - top / figure.get_figheight()) if top else None)
     figure.savefig(path, metadata={"Date": None})

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# What scripts/profile and scripts/gpu-check do with Nsight Systems. Source scripts/lib.sh first.
+# Functions with which scripts/profile and scripts/gpu-check use Nsight Systems. Source scripts/lib.sh first.
 
-# every_nsys: that of the PATH, that of scripts/setup nsys, one in .deps/nsight-target (the folder target-linux-x64 of its
-# packages, where no more could be carried along), those of Nsight Compute and of CUDA's toolkits, the newest first; each once.
+# every_nsys: prints each nsys of this machine once: that of the PATH, that of scripts/setup nsys, one in .deps/nsight-target (the
+# folder target-linux-x64 of its packages, if that was all that could be carried along), and those of Nsight Compute and of CUDA's
+# toolkits, the newest first.
 every_nsys() {
   local found file seen=' '
   mapfile -t found < <(
@@ -21,7 +22,7 @@ every_nsys() {
   done
 }
 
-# 2023.4.4, say
+# version_of NSYS: prints its version, such as 2023.4.4.
 version_of() { { "$1" --version 2>/dev/null || true; } | sed -nE 's/.*version ([0-9]+(\.[0-9]+){2}).*/\1/p'; }
 
 driver_version() { { nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null || true; } | sed -n 1p; }
@@ -32,8 +33,8 @@ driver_version() { { nvidia-smi --query-gpu=driver_version --format=csv,noheader
 declare -A long_names=([-c]=--capture-range [-d]=--duration [-f]=--force-overwrite [-o]=--output [-p]=--nvtx-capture
   [-s]=--sample [-t]=--trace [-Y]=--start-later [-y]=--delay)
 
-# read_nsys_options WORD...: into nsys_options what stands before the program, each option as one word; into `words` the
-# program and what follows. As in nsys itself, an option without `=` takes the next word as its value; `took` says what the last did.
+# read_nsys_options WORD...: sets nsys_options to the words before the program, each option as one word, and `words` to the program
+# and what follows. As in nsys itself, an option without `=` takes the next word as its value; `took` says what the last one took.
 read_nsys_options() {
   local name value
   nsys_options=() took=
@@ -57,7 +58,7 @@ read_nsys_options() {
   words=("$@")
 }
 
-# nsys_value NAME: of the user's last option --NAME; fails without one.
+# nsys_value NAME: prints the value of the user's last option --NAME; fails if there is none.
 nsys_value() {
   local word last=
   for word in "${nsys_options[@]}"; do
@@ -66,8 +67,8 @@ nsys_value() {
   [[ -n $last ]] && echo "${last#*=}"
 }
 
-# ours_and_theirs WORD...: into nsys_options, each of ours that the user has not given. --trace has the words of both; `none` among the
-# user's stands for: without ours.
+# ours_and_theirs WORD...: adds to nsys_options each of our options that the user has not given. --trace gets the words of both;
+# `none` among the user's words leaves ours out.
 ours_and_theirs() {
   local word name traced options=()
   traced=$(printf '%s\n' "${nsys_options[@]}" | sed -n 's/^--trace=//p' | paste -s -d ,)
@@ -88,7 +89,7 @@ ours_and_theirs() {
 
 # ---- Calls that nsys does not know
 
-# newest_cupti NSYS: of the versions of CUPTI beside it, each of which is one of CUDA: 12.4, say. Nothing where there are none.
+# newest_cupti NSYS: prints the newest version of CUPTI beside it, which is a version of CUDA such as 12.4; nothing if there is none.
 newest_cupti() {
   find "$(dirname "$(readlink -f "$1")")" -maxdepth 1 -name 'libcupti.so.[0-9]*.[0-9]*' 2>/dev/null |
     sed 's/.*libcupti.so.//' | sort --version-sort | tail -n 1
@@ -111,13 +112,14 @@ older_calls() {
 
 # ---- What nsys leaves
 
-# left_by_nsys NAME ENDING: NAME.ENDING; or, with --capture-range-end=repeat, NAME.1.ENDING and so on. NAME1.ENDING is another's.
+# left_by_nsys NAME ENDING: prints the files NAME.ENDING or, with --capture-range-end=repeat, NAME.1.ENDING and so on. NAME1.ENDING
+# belongs to another report.
 left_by_nsys() {
   compgen -G "$1.$2" || true
   compgen -G "$1.[0-9]*.$2" || true
 }
 
-# importers NSYS: its own first; then that of scripts/setup nsys, and the machine's.
+# importers NSYS: prints its own importer first, then that of scripts/setup nsys, and that of the machine.
 importers() {
   local own
   own=$(dirname "$(dirname "$(readlink -f "$1")")")
@@ -125,11 +127,12 @@ importers() {
     -perm -u+x -exec realpath {} + 2>/dev/null | awk '!seen[$0]++'
 }
 
-# import_report NSYS NAME: makes NAME.nsys-rep of the NAME.qdstrm that nsys left, which stays where that fails, or is not whole.
+# import_report NSYS NAME: makes NAME.nsys-rep from the NAME.qdstrm that nsys left. The latter stays if the import fails or is not
+# complete.
 import_report() {
   local importer path lacks said=
   while read -r importer; do
-    # It is linked with what lies beside it, and with what scripts/setup nsys brings.
+    # The importer needs libraries that are beside it, and those of scripts/setup nsys.
     path=$(dirname "$importer"):$(printf '%s:' "$root"/.deps/nsight/usr/lib/*-linux-gnu)${LD_LIBRARY_PATH:-}
     LD_LIBRARY_PATH=$path "$importer" --input-file "$2.qdstrm" --output-file "$2.nsys-rep" >"$2.import.txt" 2>&1 || true
     if [[ -s $2.nsys-rep ]]; then
@@ -151,7 +154,7 @@ import_report() {
   return 1
 }
 
-# reason_of FILE: in which an importer wrote what it could not do; nothing where it says only that it is through.
+# reason_of FILE: prints what an importer says in FILE that it could not do; nothing if it only says that it has finished.
 reason_of() {
   local reason
   reason=$(tr '\r' '\n' <"$1" | grep -oE '(Unknown|Unsupported) [^"\\]*' | sort -u | paste -s -d ';' || true)
@@ -159,8 +162,8 @@ reason_of() {
   echo "$reason"
 }
 
-# print_tables NSYS REPORT [ranges]: the ranges, kernels and copies, or the ranges alone, that took longest; fails where the report has
-# no kernel. A database with all of the report is left beside it; tables without data are in it too, for docs/profiling/queries.
+# print_tables NSYS REPORT [ranges]: prints the ranges, kernels and copies that took longest, or only the ranges. Fails if the report
+# has no kernel. Leaves a database with the whole report beside it, with empty tables too, which docs/profiling/queries need.
 print_tables() {
   local database=${2%.nsys-rep}.sqlite reports=(nvtx_sum cuda_gpu_kern_sum:base cuda_gpu_mem_time_sum) all
   if [[ $("$1" stats --help-reports 2>/dev/null) != *nvtx_sum* ]]; then reports=(nvtxsum gpukernsum:base gpumemtimesum); fi  # before 2023

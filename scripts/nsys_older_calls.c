@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// scripts/profile preloads this into a program under an nsys whose importer stops at calls of the
-// CUDA runtime that are newer than itself. Two calls that penstock makes have had numbers of their
-// own since CUDA 12.8: cudaEventElapsedTime and cudaStreamGetDevice. Here the driver's functions of
-// before answer them; every importer knows those. What they refuse goes on to the runtime, whose
-// error the program then sees. A program that links the runtime statically keeps the runtime's
-// calls.
+// scripts/profile preloads this into a program under an nsys whose importer stops at newer calls of
+// the CUDA runtime. Two calls that penstock makes have new numbers since CUDA 12.8:
+// cudaEventElapsedTime and cudaStreamGetDevice. Here the driver's older functions, which every
+// importer knows, answer these calls. If they fail, the runtime is called, and the program sees its
+// error. A program that links the runtime statically still makes the runtime's calls.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 
 enum { success = 0, not_ready = 600 };  // the same numbers in the driver and in the runtime
 
-// A function of the driver, once the program has loaded it. `known` keeps it for the next call.
+// Returns a function of the driver, or NULL while the program has not loaded the driver. `known` keeps
+// it for the next call.
 static void* of_driver(const char* name, void** known) {
   void* function = __atomic_load_n(known, __ATOMIC_RELAXED);
   if (!function) {

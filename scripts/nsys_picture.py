@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nsys_picture.py [OPTION...] REPORT... PICTURE.png: the timeline of a report as nsys-ui shows it, from the beginning of one range to the
-end of another; of several reports, in one view.
+"""nsys_picture.py [OPTION...] REPORT... PICTURE.png: draws the timeline of a report as nsys-ui shows it, from the beginning of one range
+to the end of another. It draws several reports in one view.
 
-  --from NAME[:PAYLOAD][#NUMBER]   default: the whole report. The first range of that name, or that with the payload; #1 is the next one
-  --to NAME[:PAYLOAD][#NUMBER]
-  --margin FRACTION       of the time between, on both sides; default 0.03
-  --height PIXELS         of the window; rows below it are not seen. Default 1000
-  --keep-gpu-closed       without the device's rows that nsys-ui folds into one (`CUDA HW`)
+  --from NAME[:PAYLOAD][#NUMBER]   the first range of that name, or the first with that payload; #1 is the next one. Default: the
+                                   whole report
+  --to NAME[:PAYLOAD][#NUMBER]     the last range; default: that of --from
+  --margin FRACTION       added on both sides, as a fraction of the time between; default 0.03
+  --height PIXELS         the height of the window, which hides the rows below it; default 1000
+  --keep-gpu-closed       do not open the device's row (`CUDA HW`), which nsys-ui shows closed
   --nsight FOLDER         default: .deps/nsight, of scripts/setup nsys
 
-Draws with an X server of its own, so it needs no display, but the packages xvfb, openbox, xdotool, imagemagick, libxcb-icccm4 and
-libxcb-keysyms1, and libgl1-mesa-dri; pngquant makes the picture smaller, if it is there. What is clicked lies where nsys-ui 2023.4.4 has it.
+It starts an X server of its own, so it needs no display, but it needs the packages xvfb, openbox, xdotool, imagemagick,
+libxcb-icccm4, libxcb-keysyms1 and libgl1-mesa-dri. pngquant makes the picture smaller if it is installed. The script clicks at
+fixed places, which are those of nsys-ui 2023.4.4.
 """
 
 import argparse
@@ -58,7 +60,7 @@ def run(*command, **options):
 
 
 class Times:
-    """What the report says of its ranges; nanoseconds from its begin."""
+    """The times of the ranges of a report, in nanoseconds from its begin."""
 
     def __init__(self, nsight, report, folder):
         database = pathlib.Path(folder, f"{report.stem}.sqlite")
@@ -81,7 +83,7 @@ class Times:
 
 
 class Screen:
-    """An X server with a window manager and nsys-ui; they end with it."""
+    """Runs an X server with a window manager and nsys-ui, which end with it."""
 
     def __init__(self, option, folder):
         self.height, self.children = option.height, []
@@ -143,7 +145,7 @@ class Screen:
         return pathlib.Path(path).read_bytes()
 
     def settle(self, folder):
-        """Until two pictures in a row are the same."""
+        """Waits until two pictures in a row are the same."""
         last = b""
         for _ in range(40):
             time.sleep(0.7)
@@ -154,7 +156,7 @@ class Screen:
 
 
 def last_row(path, height):
-    """Where the last row ends: below it the column of names is white."""
+    """Returns where the last row ends. Below it the column of names is white."""
     text = run("convert", path, "-crop", f"1x{height - TOP - BLANK_FROM_BOTTOM}+{LEFT + 12}+{TOP}", "-depth", "8", "txt:-")
     dark = [int(line.split(",")[1].split(":")[0]) for line in text.splitlines()[1:] if "#FFFFFF" not in line]
     return TOP + max(dark, default=100) + 1

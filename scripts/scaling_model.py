@@ -3,9 +3,9 @@
 """
 scaling_model.py [--write | --check]
 
-A model on paper of T13 training ResNet-50 on 1 to 1,024 GPUs: bytes, links, the time of a step, and what the input
-needs. Prints its tables; --write puts them into docs/measured/many-gpus.md; --check is for CI: exit status 1 when the page has
-others. Every number that is not computed stands in FIGURES, with its unit and where it comes from.
+Computes a model of T13 training ResNet-50 on 1 to 1,024 GPUs: bytes, links, the time of a step, and what the input needs. It
+prints its tables. --write puts them into docs/measured/many-gpus.md. --check, for CI, has exit status 1 if the page has other
+tables. Every number that is not computed is in FIGURES, with its unit and its origin.
 """
 
 import argparse
@@ -71,8 +71,8 @@ Unit = collections.namedtuple("Unit", "weights others work")  # elements, elemen
 
 
 def resnet50(classes, image=224):
-    """What the backward pass tells as one: the last layer, a block, the stem; in the order of the forward pass.
-    Parameters begin at multiples of 64 elements, and the stem's input has 4 channels (model/parameters.cpp)."""
+    """Returns the units whose gradients the backward pass reports together (the last layer, a block, the stem), in the order of the
+    forward pass. Parameters begin at multiples of 64 elements, and the stem's input has 4 channels (model/parameters.cpp)."""
 
     def aligned(count):
         return -(-count // 64) * 64
@@ -100,7 +100,7 @@ def resnet50(classes, image=224):
 
 
 def buckets(units, element=2, first=MIB, others=25 * MIB):
-    """As GradientBuckets makes them: (bytes of weights, bytes of the others, work of the layers still to come)."""
+    """Returns the buckets as GradientBuckets makes them: (bytes of weights, bytes of the others, work of the layers still to come)."""
     made, weights, rest, least = [], 0, 0, first
     left = sum(unit.work for unit in units)
     for unit in reversed(units):
@@ -115,7 +115,7 @@ def buckets(units, element=2, first=MIB, others=25 * MIB):
 
 
 def per_gpu(size, gpus):
-    """Bytes that each GPU sends in an all-reduce, and receives."""
+    """Returns the bytes that each GPU sends in an all-reduce, and as many that it receives."""
     return 2 * (gpus - 1) / gpus * size
 
 
@@ -124,8 +124,8 @@ def nodes_of(gpus):
 
 
 def bandwidth(gpus):
-    """Bytes a microsecond that a GPU sends, of what all of its node send. A node sends as much to the next one as one GPU
-    sends, by all of its adapters."""
+    """Returns the bytes that a GPU sends in a microsecond while all GPUs of its node send. A node sends as much to the
+    next node as one GPU sends, by all of its adapters."""
     network = NODE * value("nic") * value("nic_part") if nodes_of(gpus) > 1 else math.inf
     return min(value("bus"), value("nvlink"), network) * GB / 1e6
 
@@ -143,12 +143,12 @@ def tree(size, gpus, latencies=TREE, part=None):
 
 
 def all_reduce(size, gpus):
-    """The faster one: NCCL chooses in the same way."""
+    """Returns the time of the faster algorithm, which NCCL chooses too."""
     return min(ring(size, gpus), tree(size, gpus)) if gpus > 1 else 0.0
 
 
 def bucket_time(bucket, gpus):
-    """Two calls: the weights in fp16, all else in fp32, which is little."""
+    """Returns the time of two calls: the weights in fp16, and the rest, which is small, in fp32."""
     return all_reduce(bucket[0], gpus) + tree(bucket[1], gpus, SHORT_TREE, 0.25) if gpus > 1 else 0.0
 
 
@@ -156,7 +156,7 @@ def bucket_time(bucket, gpus):
 
 
 def largest_of(count):
-    """The mean of the largest of so many independent numbers of the normal distribution 0, 1."""
+    """Returns the mean of the largest of so many independent numbers of the standard normal distribution."""
     width, total, below = 1e-3, 0.0, 0.0
     for i in range(-9000, 9001):
         here = (0.5 * (1 + math.erf(i * width / math.sqrt(2)))) ** count
@@ -268,7 +268,7 @@ def input_table():
 
 
 def fit():
-    """The model beside what was measured: all-reduces of two GPUs."""
+    """Compares the model with measured all-reduces of two GPUs."""
     measured = {97.5: 371, 48.8: 198, 25: 111, 8: 47, 1: 36}
     shown = ", ".join(f"{size} MiB in {all_reduce(size * MIB, 2):.0f} us ({found})" for size, found in measured.items())
     return "All-reduces of two GPUs by the model (measured): " + shown + "."

@@ -2,8 +2,7 @@
 
 set(kernel_on_cpu_header ${CMAKE_CURRENT_LIST_DIR}/kernel_on_cpu.hpp)
 
-# add_kernel_on_cpu(<target> <file.cu>): the program as plain C++, to be linked with penstock::emulated;
-# see kernel_on_cpu.hpp.
+# add_kernel_on_cpu(<target> <file.cu>): builds the program as plain C++, for penstock::emulated (see kernel_on_cpu.hpp).
 function(add_kernel_on_cpu target file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   file(READ ${file} program)

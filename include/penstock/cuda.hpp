@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Owning handles of the CUDA runtime: Stream and Event. Guards that change a setting of this thread
-// and restore it: DeviceGuard and CaptureModeGuard. Handles are move-only; a moved-from one is
-// empty (get() == nullptr). No destructor throws.
+// Stream and Event own handles of the CUDA runtime. DeviceGuard and CaptureModeGuard change a
+// setting of this thread and restore it. Handles are move-only; a moved-from handle is empty
+// (get() == nullptr). No destructor throws.
 
 #include <cuda_runtime_api.h>
 
@@ -17,11 +17,11 @@ namespace penstock {
 
 namespace detail {
 
-/// The stream that `stream` names in the source file that calls this: 0 is the legacy default
-/// stream or, if the file is compiled for per-thread default streams (nvcc --default-stream
+/// Returns the stream that `stream` names in the source file that calls this. 0 is the legacy
+/// default stream or, if the file is compiled for per-thread default streams (nvcc --default-stream
 /// per-thread, CUDA_API_PER_THREAD_DEFAULT_STREAM), the calling thread's own. penstock is compiled
 /// once for both kinds of files, so each function that takes a stream from the user resolves 0 in
-/// the user's file. Always inlined: a program may have files of both kinds.
+/// the user's file. It is always inlined, because a program may have files of both kinds.
 [[gnu::always_inline]] inline cudaStream_t named(cudaStream_t stream) noexcept {
   if (stream != nullptr) return stream;
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
@@ -31,7 +31,8 @@ namespace detail {
 #endif
 }
 
-/// A handle of CUDA's, which `destroy` ends. (A unique_ptr would do, but <memory> is long.)
+/// Owns a handle of CUDA and destroys it by `destroy`. It replaces a unique_ptr, because <memory>
+/// is a long header.
 template <class Handle, cudaError_t (*destroy)(Handle)>
 class Owned {
  public:
@@ -53,15 +54,15 @@ class Owned {
 
 }  // namespace detail
 
-/// The device that is current on this thread.
+/// Returns the device that is current on this thread. Throws CudaError.
 inline int current_device() {
   int device = 0;
   detail::check(cudaGetDevice(&device), "cudaGetDevice");
   return device;
 }
 
-/// Makes `device` current on this thread during the lifetime of the guard. If it is current
-/// already, no device is set.
+/// Makes `device` current on this thread during the lifetime of the guard. Makes no call if
+/// `device` is current already.
 class [[nodiscard]] DeviceGuard {
  public:
   /// Throws CudaError if the device cannot be set.
@@ -91,18 +92,18 @@ class [[nodiscard]] CaptureModeGuard {
   CaptureModeGuard& operator=(const CaptureModeGuard&) = delete;
 
  private:
-  // The result is ignored: if the exchange fails, the guarded call reports what is wrong.
+  // The result is ignored, because the guarded call fails too and reports what is wrong.
   void exchange() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }
 
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// An owned stream of the device that was current at construction. The destructor does not wait for
-/// queued work: CUDA destroys the stream when that is done.
+/// Owns a stream of the device that was current at construction. The destructor does not wait for
+/// queued work: CUDA destroys the stream when that work is done.
 class Stream {
  public:
-  /// A stream that does not synchronise with the legacy default stream. A lower `priority` is more
-  /// urgent; CUDA clamps it to the device's range.
+  /// Creates a stream that does not synchronise with the legacy default stream. A lower `priority`
+  /// is more urgent; CUDA clamps it to the device's range. Throws CudaError.
   explicit Stream(int priority = 0) {
     cudaStream_t stream = nullptr;
     detail::check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
@@ -110,9 +111,9 @@ class Stream {
     stream_ = Owned(stream);
   }
 
-  /// The stream, which this object still owns.
+  /// Returns the stream, which this object still owns.
   cudaStream_t get() const noexcept { return stream_.get(); }
-  /// Blocks this thread until all work queued so far is done.
+  /// Blocks this thread until all work that is queued now is done. Throws CudaError.
   void synchronize() const { detail::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize"); }
 
  private:
@@ -123,14 +124,15 @@ class Stream {
 
 namespace detail {
 
-/// cudaEventQuery, which the guard allows beside stream captures. "Not ready" does not remain as
-/// this thread's last error.
+/// Calls cudaEventQuery. The guard allows the call during stream captures of other threads. "Not
+/// ready" does not remain as this thread's last error.
 inline cudaError_t query(cudaEvent_t event, const CaptureModeGuard&) noexcept {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaErrorNotReady) cudaGetLastError();
   return status;
 }
-/// The same, and again after an error: one failed query says nothing about the event.
+/// Does the same, and tries again after an error, because one failed query says nothing about the
+/// event.
 inline cudaError_t query_twice(cudaEvent_t event, const CaptureModeGuard& guard) noexcept {
   const cudaError_t status = query(event, guard);
   return status == cudaSuccess || status == cudaErrorNotReady ? status : query(event, guard);
@@ -138,37 +140,38 @@ inline cudaError_t query_twice(cudaEvent_t event, const CaptureModeGuard& guard)
 
 }  // namespace detail
 
-/// An owned event of the device that was current at construction. Recording it on a stream of
-/// another device is an error in CUDA.
+/// Owns an event of the device that was current at construction. CUDA does not allow it to be
+/// recorded on a stream of another device. Each member may throw CudaError, except get().
 class Event {
  public:
-  /// By default without timing, which is cheapest to record. Pass cudaEventDefault to measure time.
+  /// By default the event has no timing, and so it is cheapest to record. Pass cudaEventDefault to
+  /// measure time.
   explicit Event(unsigned flags = cudaEventDisableTiming) {
     cudaEvent_t event = nullptr;
     detail::check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags", flags);
     event_ = Owned(event);
   }
 
-  /// The event, which this object still owns.
+  /// Returns the event, which this object still owns.
   cudaEvent_t get() const noexcept { return event_.get(); }
 
-  /// Records the event behind all work that `stream` holds now. Does not block.
+  /// Records the event after all work that is queued on `stream` now. Does not block.
   [[gnu::always_inline]] void record(StreamRef stream) {
     detail::check(cudaEventRecord(get(), detail::named(stream)), "cudaEventRecord");
   }
-  /// Work that is queued on `stream` from now on waits for the last record. Does not block.
+  /// Makes work that is queued on `stream` from now on wait for the last record. Does not block.
   [[gnu::always_inline]] void make_wait(StreamRef stream) const {
     detail::check(cudaStreamWaitEvent(detail::named(stream), get(), cudaEventWaitDefault),
                   "cudaStreamWaitEvent");
   }
-  /// Whether the last record has been reached; true if there was none. Does not block. Safe beside
-  /// a stream capture on another thread.
+  /// Returns true if the device has reached the last record, or if there was none. Does not block.
+  /// It may be called during a stream capture on another thread.
   bool done() const {
     const cudaError_t status = detail::query(get(), CaptureModeGuard());
     if (status != cudaErrorNotReady) detail::check(status, "cudaEventQuery");
     return status == cudaSuccess;
   }
-  /// Blocks this thread until the last record is reached.
+  /// Blocks this thread until the device has reached the last record.
   void synchronize() const { detail::check(cudaEventSynchronize(get()), "cudaEventSynchronize"); }
 
  private:

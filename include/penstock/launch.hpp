@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// for_each(stream, n, op): calls op(i) for each i in [0, n), in stream order. Compiled by nvcc, it
+// for_each(stream, n, op) calls op(i) for each i in [0, n), in stream order. Compiled by nvcc, it
 // launches one kernel (cub::DeviceFor::Bulk). Compiled by a C++ compiler, it queues one host
-// function on the stream: so a small preprocessing step also runs over penstock::emulated, without
-// a GPU. With the real CUDA runtime, a program that uses the host form does not link.
+// function on the stream, so that a small preprocessing step also runs over penstock::emulated,
+// without a GPU. A program that uses the host form does not link with the real CUDA runtime.
 //
 //   struct Invert {
 //     Images batch;
@@ -14,9 +14,10 @@
 //   };
 //   penstock::for_each(stream, batch->pixels.size(), Invert{*batch});
 //
-// Neither form blocks or synchronises. Both may be captured into a graph. `op` is copied; the order
-// of the calls is unspecified. For a kernel, the stream's device must be current, and `op` is
-// trivially copyable. Throws CudaError if the launch fails, std::invalid_argument if n is negative.
+// Neither form blocks or synchronises. Both may be captured into a graph. `op` is copied, and the
+// order of the calls is unspecified. For a kernel, the stream's device must be current, and `op`
+// must be trivially copyable. Throws CudaError if the launch fails, and std::invalid_argument if n
+// is negative.
 
 #include <cuda_runtime_api.h>
 
@@ -44,11 +45,11 @@ inline void check_count(std::int64_t n) {
 
 }  // namespace detail
 
-// Two inline namespaces: a program may contain both forms, which are different functions.
+// The two forms are different functions in two inline namespaces, so a program may contain both.
 #ifdef __CUDACC__
 inline namespace device_launch {
 
-/// The stream's device must be current. `op` is trivially copyable, like every argument of a
+/// The stream's device must be current. `op` must be trivially copyable, like every argument of a
 /// kernel.
 template <class Op>
 [[gnu::always_inline]] inline void for_each(StreamRef on, std::int64_t n, Op op) {

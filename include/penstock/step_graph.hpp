@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// StepGraph: the kernels of a step as one CUDA graph for each device slot. The first launch for a
-// slot captures the step; later ones replay the graph: one launch, whatever the number of kernels.
+// StepGraph captures the kernels of a step as one CUDA graph for each device slot. The first launch
+// for a slot captures the step. Later launches replay the graph, which is one launch for any number
+// of kernels.
 //
 //   penstock::StepGraph graphs;
 //   while (auto batch = prefetcher.next(stream))
 //     graphs.launch(batch, stream, [&] { train_step<<<132, 256, 0, stream>>>(*batch, loss); });
 //
 // A replay repeats the captured kernels with the captured arguments. So a graph is replayed only
-// for a Batch object with the same bytes as the captured one: the same slot, number of samples and
-// plain members. A short last batch gets a graph of its own. Values that change from step to step
-// (a learning rate, a step count) must lie in device memory.
+// for a Batch object with the same bytes as the captured one, that is with the same slot, number of
+// samples and plain members. A short last batch gets a graph of its own. Values that change from
+// step to step (a learning rate, a step count) must be in device memory.
 //
-// The total() of a Ragged field is one of these bytes, and differs in nearly every batch: launch
-// then captures nearly every batch, which is right but slow. The values and their offsets are in
-// the slot. So a step that reads the number of values there, as offsets()[size()], and is launched
-// for the capacity, can be replayed for every batch with the same number of samples:
+// The total() of a Ragged field belongs to these bytes and differs in nearly every batch. Then
+// launch captures nearly every batch, which is correct but slow. The values and their offsets are
+// in the slot. So a step that reads the number of values there, as offsets()[size()], and is
+// launched for the capacity, can be replayed for every batch with the same number of samples:
 //
 //   penstock::StepGraph graphs;
 //   while (auto batch = prefetcher.next(stream))      // with drop_last, every batch is full
@@ -48,7 +49,8 @@ namespace detail {
 using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-/// The work that `run` queues on `stream`, as a graph. Where this throws, the capture has ended.
+/// Returns the work that `run` queues on `stream` as a graph. If this throws, the capture has
+/// ended.
 template <class Run>
 Graph capture(const Run& run, cudaStream_t stream) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
@@ -72,12 +74,12 @@ Graph capture(const Run& run, cudaStream_t stream) {
 }  // namespace detail
 
 /// Captures a step as one CUDA graph for each device slot, and replays it. One thread at a time may
-/// use it. Move-only. Graphs may be dropped while they run.
+/// use it. It is move-only. It may be destroyed while its graphs run.
 class StepGraph {
  public:
-  /// Graphs that are kept for a slot and a type of step.
+  /// The largest number of graphs that are kept for a slot and a type of step.
   static constexpr std::size_t max_variants = 4;
-  /// Numbers that launch_numbered takes.
+  /// launch_numbered takes numbers below this one.
   static constexpr std::size_t max_numbers = 65'536;
 
   StepGraph() = default;
@@ -85,20 +87,20 @@ class StepGraph {
   /// Queues the work of `step` for the batch of `lease` on `stream`. `step` takes nothing, the
   /// stream, or (const Batch&, stream). Does not block.
   ///
-  /// The first launch for a slot, the contents of a batch (the bytes of the Batch object:
-  /// addresses, extents, plain members) and the type of `step` calls `step` while this thread
-  /// captures `stream` (cudaStreamCaptureModeThreadLocal): it may not wait for the device. Later
-  /// launches for the same do not call `step`, and allocate nothing. Each lambda has a type of its
-  /// own; two steps of one type, such as std::function, need a StepGraph each. If a slot has more
-  /// than `max_variants` of a step, the least recently used one is dropped. So a plain member that
-  /// differs in every batch, such as a seed, costs a capture each time: put it into a field
-  /// instead.
+  /// A graph belongs to a slot, to the bytes of the Batch object (addresses, extents and plain
+  /// members), and to the type of `step`. The first launch for these calls `step` while this thread
+  /// captures `stream` (cudaStreamCaptureModeThreadLocal), so `step` may not wait for the device.
+  /// Later launches for the same do not call `step` and do not allocate. Each lambda has a type of
+  /// its own. Two steps of one type, such as std::function, need a StepGraph each. If a slot has
+  /// more than `max_variants` graphs of a step, the least recently used one is dropped. So a plain
+  /// member that differs in every batch, such as a seed, costs a capture each time; put it into a
+  /// field instead.
   ///
-  /// `stream` becomes a consumer of the batch, as by Lease::also_used_on, unless it is one.
+  /// `stream` becomes a consumer of the batch, as by Lease::also_used_on, unless it already is one.
   ///
   /// If `stream` is being captured already, `step` is called and becomes a part of that capture,
   /// since CUDA cannot launch a graph into a capture. Throws std::invalid_argument for an empty
-  /// lease, CudaError, and what `step` throws: nothing is queued then, and the next launch captures
+  /// lease, CudaError, and what `step` throws. Then nothing is queued, and the next launch captures
   /// again.
   template <class Batch, class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t> ||
@@ -107,7 +109,7 @@ class StepGraph {
     launch_on(detail::named(stream), lease, step);
   }
 
-  /// Whether there is a graph for this batch, of any step.
+  /// Returns true if there is a graph of any step for this batch.
   template <class Batch>
   bool captured(const Lease<Batch>& lease) const {
     if (!lease || lease.slot() >= slots_.size()) return false;
@@ -115,37 +117,38 @@ class StepGraph {
     return find(variants, nullptr, std::as_bytes(std::span(&*lease, 1))) != variants.end();
   }
 
-  /// For steps that take no lease: the first launch with `number` captures, and later ones with it
-  /// replay, whatever `step` would do now. The caller must know that the captured arguments are
-  /// right each time; launch(lease, ...) finds out. Memory grows with the largest `number`, which
-  /// is below `max_numbers`: others throw std::invalid_argument. Otherwise as above.
+  /// Does the same for steps that take no lease. The first launch with `number` captures, and later
+  /// launches with it replay, whatever `step` would do now. The caller must make sure that the
+  /// captured arguments are right each time, which launch(lease, ...) checks itself. Memory grows
+  /// with the largest `number`. Throws std::invalid_argument unless `number` is below
+  /// `max_numbers`.
   template <class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t>
   [[gnu::always_inline]] void launch_numbered(std::size_t number, StreamRef stream, Step&& step) {
     launch_numbered_on(detail::named(stream), number, step);
   }
 
-  /// Drops all graphs, for a step that has changed: the next launches capture again.
+  /// Drops all graphs. Call it if the step has changed; the next launches capture again.
   void clear() noexcept {
     slots_.clear();
     numbered_.clear();
   }
 
  private:
-  /// A graph, and the step and the batch that it was captured with.
+  /// A graph with the step and the batch of its capture.
   struct Variant {
-    const void* step;  // step_tag of its type
+    const void* step;  // the address of step_tag for its type
     std::vector<std::byte> contents;
     detail::GraphExec graph;
-    std::uint64_t last_used = 0;  // in launches
+    std::uint64_t last_used = 0;  // the number of the last launch
   };
   using Variants = std::vector<Variant>;
 
-  /// Has another address for each type.
+  /// The address of this is different for each type.
   template <class Step>
   static constexpr char step_tag = 0;
 
-  /// `step`: nullptr for any.
+  /// Finds the graph of a step and a batch. A `step` of nullptr matches any step.
   template <class SomeVariants>
   static auto find(SomeVariants& variants, const void* step, std::span<const std::byte> contents) {
     return std::find_if(variants.begin(), variants.end(), [&](const Variant& variant) {
@@ -228,7 +231,7 @@ class StepGraph {
   }
 
   std::vector<Variants> slots_;
-  std::vector<Variants> numbered_;  // at most one for a number
+  std::vector<Variants> numbered_;  // each has at most one graph
   std::uint64_t launches_ = 0;
 };
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public names of the headers, as Doxygen reads them: which have no docstring, and a page for each header in
-Markdown, for MyST and Sphinx's domain of C++.
+"""Reads the public names of the headers from Doxygen's XML. Finds names without a docstring, and writes a page for each
+header in Markdown, for MyST and Sphinx's C++ domain.
 
-Why not Breathe, which does the same: it drops requires clauses and the definitions of concepts, shows members in
-another order than the header, and with them what is of penstock::detail.
+Breathe is made for this, but it drops requires clauses and the definitions of concepts, does not show members in the order
+of the header, and shows members of penstock::detail.
 """
 
 import dataclasses
@@ -41,14 +41,14 @@ class Name:
 
 
 def public_headers():
-    """What #include <...> names -> its path."""
+    """Maps the name in #include <...> to the path of the header."""
     return {str(path.relative_to(ROOT / folder)): path
             for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.hpp"))
             if "detail" not in path.relative_to(ROOT / folder).parts}  # fmt: skip
 
 
 def page_of(header):
-    """Of a public header: its page in the site."""
+    """Returns the site's page of a public header."""
     return f"reference/{header.removeprefix('penstock/').removesuffix('.hpp')}.md"
 
 
@@ -63,7 +63,7 @@ def headers_by_name():
 
 
 def escaped(text):
-    """For Markdown; headers and pages of the project become links."""
+    """Escapes the text for Markdown. Names of headers and pages of the project become links."""
     parts = re.split(r"((?:[\w-]+/)*[\w-]+\.(?:hpp|md)\b)", text)
     for i, part in enumerate(parts):
         plain = re.sub(SPECIAL, r"\\\1", part)
@@ -84,11 +84,11 @@ SYMBOLS = {"ndash": "--", "mdash": "---", "nonbreakablespace": " ", "linebreak":
 
 
 class Unknown(Exception):
-    """A kind of text that is in no docstring yet: it has to be added to Docstrings, or written another way."""
+    """A docstring contains an element that Docstrings does not know. Add it there, or write the docstring in another way."""
 
 
 class Docstrings:
-    """From Doxygen's XML to Markdown; what it refers to becomes a link."""
+    """Converts Doxygen's XML to Markdown. References become links."""
 
     def __init__(self, names):
         self.names = names  # id -> name
@@ -142,14 +142,14 @@ class Docstrings:
 
 
 def as_sentence(text):
-    """What stands behind a member is often no sentence: it begins with a capital here, and ends with a stop."""
+    """Makes the first letter a capital and adds a full stop, since the comment behind a member is often no sentence."""
     if re.match(r"[a-z][a-z'-]*([ ,:;]|$)", text):
         text = text[0].upper() + text[1:]
     return text if not text or text.startswith("(") or re.search(r"[.:!?|]$|^```$", text.splitlines()[-1]) else text + "."
 
 
 def is_word(text, before):
-    """Whether this is a word of English and not the class with that name: the first of a sentence."""
+    """Returns whether the text, as the first word of a sentence, is an English word and not the class of that name."""
     return re.fullmatch("[A-Z][a-z]+", text) is not None and re.search(r"(^|[.:;] )$", before) is not None
 
 
@@ -157,7 +157,7 @@ def is_word(text, before):
 
 
 def words(text):
-    """C++ as Doxygen writes it, without its spaces in < and >."""
+    """Returns the C++ code without Doxygen's spaces in < and >."""
     text = re.sub(r"\s+", " ", text).strip().replace(SEPARATOR, "'")
     text = re.sub(r"\[\[.*?\]\]|PENSTOCK_\w+|__attribute__\(\(.*?\)\)", "", text)
     text = re.sub(r"< ", "<", re.sub(r" >", ">", text))
@@ -185,7 +185,7 @@ def constraint(node):
 
 
 def requires(node):
-    """Sphinx does not read a requires expression: that is shown below the declaration."""
+    """Returns the requires clause, unless it is an expression. Sphinx cannot read that, so it is shown below the declaration."""
     text = constraint(node)
     return f"requires {text} " if text and not text.startswith("requires") else ""
 
@@ -230,7 +230,7 @@ def signature(node):
 
 
 def says_itself(node):
-    """Copies, moves, destruction, and what the compiler writes."""
+    """Returns whether this is a copy, a move, a destructor, or a defaulted or deleted function, which need no docstring."""
     arguments, name = flat(node.find("argsstring")), node.find("name").text
     owner = (node.findtext("qualifiedname") or name).split("::")[-2:-1]
     if re.search(r"=\s*(default|delete)\s*$", arguments) or name.startswith("~"):
@@ -239,7 +239,7 @@ def says_itself(node):
 
 
 def is_hidden(node):
-    """What takes or returns something of penstock::detail is for the library itself."""
+    """Returns whether the function takes or returns something of penstock::detail, so that only the library can use it."""
     if node.get("kind") not in ("function", "variable"):
         return False
     return "detail::" in flat(node.find("type")) or any("detail::" in flat(p.find("type")) for p in node.findall("param"))
@@ -259,7 +259,7 @@ class Reader:
         self.compounds = {compound.find("compoundname").text: compound for compound in self.files}
 
     def name(self, node):
-        """With namespaces and classes, but without inline namespaces."""
+        """Returns the name with namespaces and classes, but without inline namespaces."""
         name = node.findtext("qualifiedname") or node.find("name").text
         for space in self.inline:
             name = name.replace(space, space.removesuffix("::").rpartition("::")[0] + "::")
@@ -320,7 +320,7 @@ class Reader:
         return found
 
     def names(self):
-        """All that is at namespace level, by file and line."""
+        """Returns all names at namespace level, ordered by file and line."""
         found = []
         for compound in self.files:
             kind, name = compound.get("kind"), compound.find("compoundname").text
@@ -354,12 +354,12 @@ SHARED = "<shared>"  # the docstring stands below the next signature
 
 
 def readable(text):
-    """Doxygen 1.9 takes the ' of 10'000 for the begin of a character, and gives docstrings behind it to others."""
+    """Replaces the ' of 10'000. Doxygen 1.9 takes it for the begin of a character, and then assigns docstrings wrongly."""
     return re.sub(r"(?<=\d)'(?=\d)", SEPARATOR, text)
 
 
 def read(folder):
-    """Runs Doxygen; what it warns of is an error."""
+    """Runs Doxygen and treats its warnings as errors."""
     shutil.rmtree(folder, ignore_errors=True)
     for header, path in public_headers().items():
         copy = folder / "headers" / header
@@ -378,7 +378,7 @@ def read(folder):
 
 
 def undocumented(names):
-    """Lines for the user: where, and what has no docstring."""
+    """Returns lines for the user that say which names have no docstring, and where they are."""
     paths = public_headers()
     for name in (name for top in names for name in top.all()):
         if not name.doc:
@@ -402,7 +402,7 @@ def directive(name):
 
 
 def opening(path):
-    """The comment at the top of a header as Markdown."""
+    """Returns the comment at the top of a header as Markdown."""
     lines = path.read_text().splitlines()
     begin = next(i for i, line in enumerate(lines) if i and line.startswith("// ") and "SPDX" not in line)
     parts, code = [], None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""build.py [--check | --pictures]: what scripts/docs does."""
+"""build.py [--check | --pictures]: does the work of scripts/docs."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ def count(problems, what):
 
 
 def check(names):
-    """The number of problems."""
+    """Returns the number of problems."""
     found = count(api.undocumented(names), f"of {len(public(names))} public names without a docstring")
     found += count(pages.groups()[1], "headers missing in docs/reference.md, or there twice")
     found += count(links.check(), f"broken links in {len(links.pages())} Markdown pages")
@@ -46,7 +46,7 @@ def public(names):
 
 
 def sphinx(names):
-    """True: without a warning."""
+    """Returns True if there was no warning."""
     known = BUILD / "names.txt"
     known.write_text("\n".join(name.name for name in names if name.kind != "variable") + "\n")
     here = pathlib.Path(__file__).resolve().parent

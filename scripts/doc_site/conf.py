@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For Sphinx. docs.py sets PENSTOCK_DOCS_NAMES: the public names, one a line."""
+"""Sphinx's configuration. build.py sets PENSTOCK_DOCS_NAMES to a file that has a public name on each line."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ for line in pathlib.Path(os.environ["PENSTOCK_DOCS_NAMES"]).read_text().split():
 
 
 def link_names(app, doctree):
-    """`Prefetcher`, `Layout<Batch>`, `penstock::per_sample(f)` in a page become links to the reference."""
+    """Makes links to the reference of names in a page, such as `Prefetcher`, `Layout<Batch>` and `penstock::per_sample(f)`."""
     page = app.env.docname
     if page.startswith("sources/"):
         return

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where figures stand: docs/measured/ has what was measured, with machine, commit and date. The other pages say what is.
-A section of theirs (from a heading to the next) that has a measured figure needs a link into docs/measured/, and none of
-them names a commit, a month or a machine. Code does not count. These are measured figures:
+"""Checks where figures are. docs/measured/ has the measured figures, with machine, commit and date. If a section of another
+page (from one heading to the next) has a measured figure, it needs a link into docs/measured/. The other pages must not
+name a commit, a month or a machine. Code is not checked. These are measured figures:
   a rate        a number with a unit by time, such as 12 images/s
   a comparison  3 times as fast, 12 % faster
   a duration    a number of ns, us, ms or s in a sentence with take, cost or measured
   a cell        a number in a table whose head has such a unit
-A limit ("at most 2 s", "more than 2 s"), a default and a time to wait are none."""
+A limit ("at most 2 s", "more than 2 s"), a default and a time to wait are not measured figures."""
 
 import re
 
 import links
 
 MEASURED = "docs/measured/"
-LEFT_OUT = ("CHANGELOG.md", "tests/", "scripts/", MEASURED)  # A change log says what was.
-MAY_NAME_MACHINES = ("README.md",)  # for what its figures are of
+LEFT_OUT = ("CHANGELOG.md", "tests/", "scripts/", MEASURED)  # a change log is about the past
+MAY_NAME_MACHINES = ("README.md",)  # its table says where its figures were measured
 NUMBER, TIME, RATE = r"(?<![\w.,-])\d[\d.,]*", r"(?:ns|us|µs|ms|s|seconds?|minutes?)\b", r"(?:\w+/s|\w+ (?:a|per) second)\b"
 LIMIT = re.compile(rf"\b(?:at most|at least|more than|over|up to)(?: the)? {NUMBER} {TIME}")
 FIGURE = re.compile(rf"{NUMBER}(?: M| million)? {RATE}|{NUMBER}(?: %| times)? (?:as fast|faster|slower)"
@@ -25,7 +25,7 @@ ORIGIN = re.compile(rf"\bcommits? [0-9a-f]{{7,}}\b|\b20\d\d-\d\d-\d\d\b|\b(?:{MO
 
 
 def sections(text):
-    """(number, line) of the prose of each."""
+    """Returns (number, line) of the prose of each section."""
     found = [[]]
     for number, line in links.prose(text):
         if re.match(r"#{1,6} ", line):
@@ -35,7 +35,7 @@ def sections(text):
 
 
 def figures(lines):
-    """(number of the last line, text) of each sentence and each row that has one."""
+    """Yields (number of the last line, text) of each sentence and each row that has a figure."""
     text, head = "", ""
     for number, line in [*lines, (lines[-1][0] if lines else 0, "")]:
         row = line.startswith("|")
@@ -55,7 +55,7 @@ def is_linked(page, text):
 
 
 def check():
-    """Lines for the user."""
+    """Returns lines for the user."""
     for page in links.pages():
         for lines in sections((links.ROOT / page).read_text()) if not page.startswith(LEFT_OUT) else ():
             if not is_linked(page, "\n".join(line for _, line in lines)):

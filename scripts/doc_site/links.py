@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links: in the Markdown pages, as a code host shows them, and in the site that is built of them."""
+"""Finds and checks links, both in the Markdown pages, as a code host shows them, and in the site."""
 
 import html.parser
 import pathlib
@@ -13,14 +13,14 @@ LINK = re.compile(r"(!?\[(?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*\])\(([^()\s]+)\)")
 
 
 def pages():
-    """All Markdown pages, relative to the project."""
+    """Returns all Markdown pages, relative to the project's folder."""
     found = sorted(ROOT.glob("*.md")) + [page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("*.md"))]
     names = [str(page.relative_to(ROOT)) for page in found]
     return [name for name in names if name not in NO_PAGE]
 
 
 def prose(text):
-    """(number, line) of what is no code; spans of code are blanks."""
+    """Yields (number, line) of the lines that are no code. Spans of code become blanks."""
     fence = None
     for number, line in enumerate(text.splitlines(), 1):
         mark = re.match(r" *(```+)", line)
@@ -31,7 +31,7 @@ def prose(text):
 
 
 def links(text):
-    """(line, target) of each link and picture that is no URL."""
+    """Yields (line, target) of each link and picture that is no URL."""
     for number, line in prose(text):
         hidden = re.sub(r"`[^`]*`", lambda span: "`" + "x" * (len(span[0]) - 2) + "`", line)
         for match in LINK.finditer(hidden):
@@ -40,7 +40,7 @@ def links(text):
 
 
 def slugs(text):
-    """The anchors of the headings, as GitHub and MyST make them."""
+    """Returns the anchors of the headings, as GitHub and MyST make them."""
     found = set()
     for _, line in prose(text):
         heading = re.match(r"#{1,6} +(.*?) *#*$", line)
@@ -57,14 +57,14 @@ def slugs(text):
 
 
 def split(page, target):
-    """The path that a link of this page leads to, and the anchor."""
+    """Returns the path that a link of this page leads to, and the anchor."""
     path, _, anchor = urllib.parse.unquote(target).partition("#")
     there = (ROOT / page).parent / path if path else ROOT / page
     return pathlib.Path(re.sub(r"/+$", "", str(there))).resolve(), anchor
 
 
 def check():
-    """Lines for the user, of links that lead nowhere."""
+    """Returns lines for the user about links that lead nowhere."""
     texts = {page: (ROOT / page).read_text() for page in pages()}
     anchors = {page: slugs(text) for page, text in texts.items()}
     for page, text in texts.items():
@@ -99,7 +99,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check_site(folder):
-    """Lines for the user, of links in the HTML that lead nowhere; they stay within the site."""
+    """Returns lines for the user about links within the site that lead nowhere."""
     site = {path: Page(path) for path in sorted(folder.rglob("*.html"))}
     for path, page in site.items():
         for target in page.targets:

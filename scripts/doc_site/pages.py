@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sources of the site: the Markdown pages where they are in the project, a page for each public header and for
-each file that a page links to, and a table of contents. In docs/*.md is nothing that a code host cannot show."""
+"""Writes the sources of the site: the project's Markdown pages, a page for each public header and for each file that a page
+links to, and a table of contents. docs/*.md contain only what a code host can show."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ INDEX, RECIPES, MEASURED = "docs/reference.md", "docs/recipes/README.md", "docs/
 
 
 def groups():
-    """Of docs/reference.md: (title, text, headers) of each section."""
+    """Returns (title, text, headers) of each section of docs/reference.md, and a list of problems."""
     text = (ROOT / INDEX).read_text()
     paths = {path: header for header, path in api.public_headers().items()}
     found, problems = [], []
@@ -75,7 +75,7 @@ class Site:
     # ---- Links
 
     def linked(self, page, name, text):
-        """The text of `page`, with the links as they are from page `name` of the site."""
+        """Returns the text of `page` with its links changed for page `name` of the site."""
         prose = {number for number, _ in links.prose(text)}
         lines = text.splitlines()
         for i, line in enumerate(lines):
@@ -149,7 +149,7 @@ class Site:
 
     @staticmethod
     def recipe_groups(recipes):
-        """As the page that lists them has them; what it does not list comes with that page."""
+        """Returns the recipes in the groups of the page that lists them. Recipes that it does not list come with that page."""
         groups = {"Recipes": []}
         for line in (ROOT / RECIPES).read_text().splitlines() if RECIPES in recipes else []:
             if line.startswith("## "):

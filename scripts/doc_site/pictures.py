@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of the pages (SVG). Each has one source, and is what this source gives."""
+"""The pictures of the pages (SVG). Each is drawn from one source, and must be the same when it is drawn again."""
 
 import importlib
 import pathlib
@@ -13,8 +13,8 @@ ROOT = links.ROOT
 
 
 def measured(module, folder, store):
-    """A function that gives what `module`, in `folder`, draws of a store of measurements: the same bytes with the matplotlib of
-    requirements.txt alone."""
+    """Returns a function that draws a store of measurements by `module` in `folder`. The bytes are the same only with the
+    matplotlib of requirements.txt."""
 
     def draw():
         sys.path[:0] = [str(ROOT / folder)]
@@ -37,12 +37,12 @@ PICTURES = {
 
 
 def drawn():
-    """(name, file, text) of each."""
+    """Yields (name, file, text) of each picture."""
     return [(name, ROOT / name, draw()) for name, draw in PICTURES.items()]
 
 
 def check():
-    """Lines for the user."""
+    """Returns lines for the user."""
     for name, path, text in drawn():
         if not path.exists() or path.read_text() != text:
             yield f"{name} is not what its source gives: scripts/docs --pictures draws it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/route.svg: the route of a batch. Colours are classes, so that it is dark where the reader's screen is."""
+"""Draws docs/route.svg, the route of a batch. Its colours are CSS classes, so it is dark if the reader's screen is."""
 
 TITLE = ("The route of a batch: sampler, workers, pinned ring, copy stream, device slots, consumer stream, and the two "
          "ways back")  # fmt: skip

@@ -3,17 +3,18 @@
 """rules.py [--check [HEADER]]   writes docs/emulation-rules.md from the tests of the emulated runtime
 
 Sources of the page, all in tests/emulation:
-  *_rules_test.cpp         each test is a rule that is held: it passes over the real runtime as well. The comment at the
-                           top is the text of the section, "The rules of <title>: ...", and says in its last sentence
-                           which functions the section is about: "Functions: cudaEvent*, cudaStreamWaitEvent."
+  *_rules_test.cpp         each test is a rule that is held, so it also passes over the real runtime. The comment at the
+                           top is the text of the section, "The rules of <title>: ...". Its last sentence names the
+                           functions of the section: "Functions: cudaEvent*, cudaStreamWaitEvent."
   other *_test.cpp         a test is a rule if it has the tag [held], [looser], [stricter] or [absent], and the tag of
                            its section. The last sentence above a test that is not held begins with "A GPU" or "CUDA".
   absent_functions.txt     the functions that do not exist
-  races/*.cpp              the programs of the two counts; those that ThreadSanitizer cannot see have a reason
+  races/*.cpp              the page counts these programs; those whose race ThreadSanitizer cannot see have a reason
 src/emulation/functions.def has the functions that exist.
 
---check: the page is what the sources say; every function has a section; with HEADER, a cuda_runtime_api.h, no function
-of it is left out. It needs nothing but Python. scripts/docs --check and CTest (penstock_emulation_rules) call it."""
+--check checks that the page is what the sources give, that every function has a section and, with HEADER (a
+cuda_runtime_api.h), that no function of the header is left out. It needs only Python. scripts/docs --check and CTest
+(penstock_emulation_rules) call it."""
 
 import collections
 import fnmatch
@@ -39,7 +40,7 @@ Section = collections.namedtuple("Section", "tag title text functions rules")
 
 
 def text_of(literals):
-    """Of one C++ string or several in a row."""
+    """Returns the text of one C++ string literal, or of several in a row."""
     return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace('\\"', '"')
 
 
@@ -48,25 +49,25 @@ def comment(lines):
 
 
 def head(source):
-    """The first comment of a file, without the licence line."""
+    """Returns the first comment of a file, without the licence line."""
     return comment(re.search(r"^// SPDX.*\n\n((?://.*\n)+)", source).group(1))
 
 
 def tests(path):
-    """Of one file: (name, tags, the comment above it) of each test."""
+    """Returns (name, tags, the comment above it) of each test of a file."""
     return [(text_of(match[2]), re.findall(r"\[([^\]]+)\]", text_of(match[3])), comment(match[1]))
             for match in TEST_CASE.finditer(path.read_text())]  # fmt: skip
 
 
 def functions():
-    """Of functions.def: the classes of each function, by name."""
+    """Returns the classes of each function of functions.def, by name."""
     text = (ROOT / "src/emulation/functions.def").read_text()
     return {name: "" if classes == "0" else classes.replace(" |", ",") for name, classes in FUNCTION.findall(text)}
 
 
 def sections(problems):
-    """In the order of their titles. A file's own section is that of its first test; of several files, the one with the most
-    tests has its title."""
+    """Returns the sections in the order of their titles. A file's own section is that of its first test. If several files have the
+    same section, the one with the most tests gives the title."""
     found, files = {}, sorted((ROOT / "tests/emulation").glob("*_test.cpp"))
     of_rules = [path for path in files if path.name.endswith("_rules_test.cpp")]
     for path in sorted(of_rules, key=lambda path: -len(tests(path))):
@@ -100,7 +101,7 @@ def sections(problems):
 
 
 def absent(problems):
-    """Of absent_functions.txt: (sentence, functions) of each paragraph."""
+    """Returns (sentence, functions) of each paragraph of absent_functions.txt."""
     paragraphs = (ROOT / "tests/emulation/absent_functions.txt").read_text().split("\n\n")[1:]
     found = []
     for paragraph in paragraphs:
@@ -112,7 +113,7 @@ def absent(problems):
 
 
 def scenarios():
-    """Of the races: the number of right ones, of wrong ones, and (name, reason) of those that are not seen."""
+    """Returns the number of correct race programs, of wrong ones, and (name, reason) of those that are not seen."""
     found = []
     for path in sorted((ROOT / "tests/emulation/races").glob("*.cpp")):
         found += [(text_of(name), text_of(reason)) for name, reason in SCENARIO.findall(path.read_text())]
@@ -122,7 +123,7 @@ def scenarios():
 
 
 def section_of(name, all_sections):
-    """The section with the longest pattern that fits."""
+    """Returns the section with the longest pattern that matches."""
     fits = [(len(pattern.rstrip("*")), section) for section in all_sections for pattern in section.functions
             if fnmatch.fnmatchcase(name, pattern)]  # fmt: skip
     return max(fits, key=lambda fit: fit[0])[1] if fits else None
@@ -195,7 +196,7 @@ def page(problems):
 
 
 def classes():
-    """(name, meaning) of each class, by the comment of functions.def."""
+    """Returns (name, meaning) of each class, from the comment of functions.def."""
     text = (ROOT / "src/emulation/functions.def").read_text()
     return [list(found) for found in re.findall(r"^//   (\w+) +(.*)$", text, re.M)]
 
@@ -205,14 +206,14 @@ def link(section):
 
 
 def declared(header):
-    """The functions that a header declares; versions of one function have one name."""
+    """Returns the functions that a header declares. Versions of a function have the same name."""
     text = re.sub(r"/\*.*?\*/", "", pathlib.Path(header).read_text(), flags=re.S)
     names = re.findall(r"CUDARTAPI(?:_CDECL)?\s+(cuda\w+)\s*\(", text)
     return {re.sub(r"(_v\d+|_ptsz|_ptds)$", "", name) for name in names}
 
 
 def check(header=None):
-    """What is wrong."""
+    """Returns what is wrong."""
     problems = []
     text = page(problems)
     if not (ROOT / PAGE).exists() or (ROOT / PAGE).read_text() != text:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# A step of scripts/gpu-check, which sources this: several GPUs, and PyTorch's DDP beside them.
+# scripts/gpu-check sources this. Its step measures several GPUs beside PyTorch's DDP.
 
 distributed_targets="make_cifar10 13_distributed penstock-trace"
 

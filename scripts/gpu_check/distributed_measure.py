@@ -4,13 +4,13 @@
 distributed_measure.py --programs DIRECTORY --data DIRECTORY --plans DIRECTORY --trace PROGRAM --out DIRECTORY
                        [--ranks N] [--model resnet50] [--batch 256] [--seconds N] [--dry-run]
 
-T13 on one GPU and on N (2), with data for free and from records, beside PyTorch's DDP (benchmarks/peers/pytorch_ddp.py)
-in the same call; synchronised batch norm; other buckets; and a recording of all ranks, put together by `penstock-trace
-merge`. --batch is that of each GPU.
+Measures T13 on one GPU and on N (2), with data for free and from records, and PyTorch's DDP
+(benchmarks/peers/pytorch_ddp.py) in the same call. Also measures synchronised batch norm and other buckets, and records all
+ranks, which `penstock-trace merge` puts together. --batch is the batch of each GPU.
 
-Prints a table, and keeps the results in DIRECTORY/distributed.json as they come, the ranks' report in ranks.txt. What is
-worth most comes first; what there is no time for in N seconds is said. --dry-run: emulated programs, tiny images, PyTorch
-on the CPU if Python has it. Exit status 1 when a run failed.
+Prints a table, and writes each result to DIRECTORY/distributed.json at once, and the ranks' report to ranks.txt. The most
+important runs come first. At the end it says for which there was no time in N seconds. --dry-run uses emulated programs,
+tiny images, and PyTorch on the CPU if Python has it. The exit status is 1 if a run failed.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def pytorch(option, extra):
 
 
 def run(command, limit):
-    """Why it failed, or None."""
+    """Returns why it failed, or None."""
     # NVLink's multicast (NVLS) is left alone: the figures are of machines where it may not be used.
     environment = {**os.environ, "NCCL_NVLS_ENABLE": os.environ.get("NCCL_NVLS_ENABLE", "0")}
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -94,7 +94,8 @@ def measure(row, option, limit):
 
 
 def record(option, limit):
-    """Twenty steps of all ranks under penstock-trace: where a step goes, and how much of it communicates in the open."""
+    """Records twenty steps of all ranks by penstock-trace, to show where the time of a step goes, and how much of the
+    communication is not hidden."""
     with tempfile.TemporaryDirectory() as scratch:
         command = ["scripts/profile", "--tool", "trace", "--out", scratch, "--", *ours(option, 20, ["--synthetic"])]
         os.environ["PENSTOCK_TRACE"] = str(option.trace)

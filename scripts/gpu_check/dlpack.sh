@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# A step of scripts/gpu-check, which sources this: leases as PyTorch's tensors, and DataLoader beside them.
+# scripts/gpu-check sources this. Its step tests leases as PyTorch's tensors, and measures DataLoader beside them.
 
 dlpack_targets="penstock_loader libtorch make_images"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# A step of scripts/gpu-check, which sources this: training from JPEG files, PyTorch and DALI beside it.
+# scripts/gpu-check sources this. Its step measures training from JPEG files beside PyTorch and DALI.
 
 images_targets="make_images penstock-pack image_loader 15_images 16_hardware_decoder"
 

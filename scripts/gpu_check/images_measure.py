@@ -4,15 +4,15 @@
 images_measure.py --programs DIRECTORY --images DIRECTORY --small DIRECTORY --plans DIRECTORY --json FILE
                   [--seconds N] [--dry-run]
 
-Training from JPEG files: T15 (the CPU decodes) and T16 (the GPU's engines, and both together) beside the same
-programs with data for free, beside PyTorch (benchmarks/peers/pytorch_images.py), and beside NVIDIA DALI with PyTorch
-behind it (dali_images.py) where Python has DALI, all in the same call. Then the loaders alone (image_loader, DALI,
-DataLoader), and what T16's input gives while another batch is trained. --images and --small: what make_images has
-written; of the small ones a packed file is read too, DIRECTORY/train.pack.
+Measures training from JPEG files: T15 (the CPU decodes) and T16 (the GPU's engines decode, or both together). In the same
+call it measures these programs with data for free, PyTorch (benchmarks/peers/pytorch_images.py) and, if Python has DALI,
+NVIDIA DALI with PyTorch behind it (dali_images.py). Then it measures the loaders alone (image_loader, DALI, DataLoader), and
+T16's input while the training uses another batch. --images and --small are folders that make_images has written. The small
+images are also read from a packed file, DIRECTORY/train.pack.
 
-Prints a table, and keeps the results in FILE as they come. What is worth most comes first; what there is no time
-for in N seconds is said. --dry-run: emulated programs, tiny images, PyTorch on the CPU if Python has it.
-Exit status 1 when a run failed.
+Prints a table, and writes each result to FILE at once. The most important runs come first. At the end it says for which
+there was no time in N seconds. --dry-run uses emulated programs, tiny images, and PyTorch on the CPU if Python has it. The
+exit status is 1 if a run failed.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def cores():
 
 
 def result_of(command, limit):
-    """What a program of ours writes to --json, and what it has printed."""
+    """Returns what a program of ours writes to --json, and what it has printed."""
     with tempfile.TemporaryDirectory() as scratch:
         result = pathlib.Path(scratch, "result.json")
         try:
@@ -72,7 +72,7 @@ def result_of(command, limit):
 
 
 def with_length(extra, length, option):
-    """A row's own options come before the usual ones, but for those of a dry run."""
+    """Adds the options of the length. A row's own options have priority, except in a dry run."""
     pairs = dict(length)
     for name, value in zip(extra, [*extra[1:], ""]):
         if name in ("--steps", "--warmup") and not option.dry_run:
@@ -102,7 +102,7 @@ def measure_ours(row, option, limit):
 
 
 def measure_peer(script, name, data, option, limit):
-    """pytorch_images.py or dali_images.py."""
+    """Measures pytorch_images.py or dali_images.py."""
     with tempfile.TemporaryDirectory() as scratch:
         result = pathlib.Path(scratch, "result.json")
         small = ["--device", "cpu", "--image-size", "32", "--batch18", "8", "--batch50", "8", "--steps", "2",
@@ -119,7 +119,7 @@ def measure_peer(script, name, data, option, limit):
 
 
 def free_of(name, results):
-    """With one batch that lies on the device: what stands beside a row."""
+    """Returns the images/s with one batch that stays on the device, for the column beside a row."""
     if "free_images_per_second" in results[name]:
         return results[name]["free_images_per_second"]
     side, model = ("PyTorch", name.split()[1]) if name.startswith("PyTorch") else ("", name.split()[0])
@@ -149,7 +149,7 @@ def has_package(name):
 
 
 def jobs(option):
-    """(name, seconds it needs, how to measure it), ours and the peers' by turns: each has the other near in time."""
+    """Yields (name, seconds that it needs, how to measure it). Ours and the peers' take turns, so that they are near in time."""
     ours = [(row[0], NEEDS["ours"], lambda limit, row=row: measure_ours(row, option, limit)) for row in OURS]
     if not has_package("torch") or not has_package("torchvision"):
         print("PyTorch or torchvision is missing: ours alone")

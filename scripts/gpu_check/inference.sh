@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 #
-# Steps of scripts/gpu-check, which sources this: inference.
+# scripts/gpu-check sources this. Its steps measure inference.
 
-# infer_ladder FOLDER OPTION...: of the ladder's and, behind --, of its rungs. Plans that are found are kept in the
-# build folder for the runs that follow.
+# infer_ladder FOLDER OPTION...: runs the inference ladder. The options are the ladder's and, after --, those of its rungs. The
+# build folder keeps the plans for later runs.
 infer_ladder() {
   local into=$1 plans status=0
   shift

@@ -4,20 +4,20 @@
 ladder_measure.py --programs DIRECTORY --data DIRECTORY --plans DIRECTORY --store FILE [--start FILE] [--models M,M]
                   [--rungs T1,I7] [--images DIRECTORY] [--seconds N] [--left FILE] [--peers] [--dry-run]
 
-Measures both ladders for examples/resnet: each rung of the training ladder, for every model; each of the inference
-ladder, for ResNet-18; and some rungs under settings in which their lesson shows (SETTINGS). Everything is measured once,
-then once more, then a third time. The results go to the store, row by row, from which ladder_table.py makes tables and
-a picture. Rows that are not of this machine, driver and commit leave the store: a table is of one commit.
+Measures both ladders of examples/resnet: each rung of the training ladder for every model, each rung of the inference
+ladder for ResNet-18, and some rungs under settings that show their lesson (SETTINGS). All of them run once, then a second
+and a third time. Each result is a row of the store, from which ladder_table.py makes tables and a picture. Rows of another
+machine, driver or commit leave the store.
 
---peers measures PyTorch's training ladder instead, and ours beside it in the same call, each three times; what is worth
-most comes first. Its rows have a store of their own, and rows of another commit stay in it.
+--peers measures PyTorch's training ladder, and ours beside it in the same call, each rung three times. The most important
+rungs come first. These rows have a store of their own, which keeps rows of other commits.
 
-When the N seconds are over, what is left is said, and written to the file LEFT; the same command goes on with it.
---start: rows that the store lacks. --programs: the folder examples/resnet of a build. --images: JPEG files, for the rungs
-that read them, which are left out without.
+After N seconds it says what is left, and writes that to the file LEFT. The same command continues there. --start has rows
+that the store lacks. --programs is the folder examples/resnet of a build. --images has JPEG files; without it the rungs that
+read them are left out.
 
-The commit is PENSTOCK_COMMIT's where it is set, else git's. --dry-run tries it without a GPU: emulated
-programs, tiny images, and PyTorch on the CPU if Python has it. Exit status 1 when a rung failed.
+The commit is PENSTOCK_COMMIT's if that is set, else git's. --dry-run tries everything without a GPU: with emulated programs,
+tiny images, and PyTorch on the CPU if Python has it. The exit status is 1 if a rung failed.
 """
 
 import argparse
@@ -26,7 +26,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -75,7 +74,7 @@ def output_of(*command):
 
 
 def commit():
-    """PENSTOCK_COMMIT, or git's: short, with a + behind it where the sources have been changed since."""
+    """Returns PENSTOCK_COMMIT, or else git's short hash, with a + if the sources have been changed since."""
     if os.environ.get("PENSTOCK_COMMIT"):
         return os.environ["PENSTOCK_COMMIT"]
     found = output_of("git", "rev-parse", "--short", "HEAD")
@@ -85,7 +84,7 @@ def commit():
 
 
 def machine(dry_run):
-    """What a row says of where it was measured."""
+    """Returns what a row says about where it was measured."""
     gpu = "" if dry_run else output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     name, _, driver = gpu.partition("\n")[0].partition(", ")
     return {"machine": name or "no GPU: dry run", "driver": driver, "cores": len(os.sched_getaffinity(0)),
@@ -108,7 +107,7 @@ def is_large(rung):
 
 
 def sizes(model, rung, option, setting=""):
-    """Steps are so many that a run takes about a second, or more."""
+    """Returns the sizes of a run. It has enough steps to take about a second or more."""
     special = SETTINGS[setting][1] if setting else {}
     if option.dry_run:
         return {"steps": 2, "warmup": 4 if rung[0] == "I" else 1, "image_size": 32, "workers": 2, "batch": 4}
@@ -206,20 +205,6 @@ def measure(task, limit, where, option):
     return row | train(model, rung, setting, size, limit, option, ROUNDS if option.peers else 1)
 
 
-def one_more(row, before):
-    """The row with the runs of the one before, and the median's figures."""
-    same = before is not None and conditions(row) == conditions(before)
-    runs = [*(before["runs"] if same else []), ladder_table.figures(row)]
-    middle = statistics.median_low(run["images_per_second"] for run in runs)
-    chosen = next(run for run in runs if run["images_per_second"] == middle)
-    return {**row, **chosen, "all": [run["images_per_second"] for run in runs], "runs": runs}
-
-
-def conditions(row):
-    """What tells two measurements of the same from two different ones."""
-    return {key: row.get(key) for key in ("machine", "driver", "cores", "commit", "batch", "steps", "image_size", "workers")}
-
-
 # ---- In which order -------------------------------------------------------------------------------
 
 
@@ -228,7 +213,7 @@ def has_torch():
 
 
 def tasks(option):
-    """(model, side, rung, setting), each once, in the order of their worth."""
+    """Yields (model, side, rung, setting), each once, the most important first."""
     if option.peers:
         for model in option.models:
             for side, rung in PEERS:
@@ -251,7 +236,7 @@ def tasks(option):
 
 
 def wanted(option, rows, where):
-    """The tasks of all rounds that are not done yet."""
+    """Yields the tasks of all rounds that are not done yet."""
     done = {ladder_table.key(row): len(row.get("runs", "123")) for row in rows if {**row, **where} == row}
     for number in range(1, 2 if option.peers else ROUNDS + 1):
         for task in tasks(option):
@@ -319,7 +304,8 @@ def main():
                 failed = True
                 continue
         if not option.peers:
-            row = one_more(row, next((other for other in rows if ladder_table.key(other) == task), None))
+            row = {**row, "runs": [ladder_table.figures(row)]}
+            row = ladder_table.joined(row, next((other for other in rows if ladder_table.key(other) == task), None))
         rows = ladder_table.merge(rows, [row])
         ladder_table.save(option.store, rows)
     if left and option.left:

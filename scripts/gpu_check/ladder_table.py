@@ -4,11 +4,13 @@
 ladder_table.py [RESULTS...] [--peers RESULTS...] [--store FILE] [--peer-store FILE] [--readme FILE] [--inference FILE]
                 [--picture FILE]
 
-Takes rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` and `ladder-peers` do it on a machine
-with a GPU) into the stores, examples/resnet/ladder-table.json and ladder-peers.json, and makes from all of them the
-tables and the picture of docs/measured/training-ladder.md and of docs/measured/inference-ladder.md. RESULTS take the place
-of all rows that are of another machine, driver or commit: a table is of one. Of the peers' rows the later file's count.
-Needs no GPU; without Python's matplotlib (scripts/setup full gets it) it says so, and leaves the picture as it is.
+Takes the rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` and `ladder-peers` run it on a machine
+with a GPU) into the stores examples/resnet/ladder-table.json and ladder-peers.json. From all rows it makes the tables and
+the picture of docs/measured/training-ladder.md and docs/measured/inference-ladder.md. If several RESULTS have a row that was
+measured under the same conditions, the row gets the runs of all of them. RESULTS replace the rows of another commit. Rows
+that they lack stay, marked with their commit. Rows of another machine or driver are removed. A peer's row in a later file
+replaces one in an earlier file. It needs no GPU. Without Python's matplotlib (scripts/setup full gets it) it says so and
+leaves the picture as it is.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import json
 import math
 import pathlib
 import re
+import statistics
 import sys
 
 sys.dont_write_bytecode = True
@@ -35,7 +38,7 @@ TITLES = {"resnet8": "ResNet-8", "resnet18": "ResNet-18", "resnet50": "ResNet-50
 
 
 def script(path):
-    """A program of examples/resnet as a module."""
+    """Loads a program of examples/resnet as a module."""
     loader = importlib.machinery.SourceFileLoader(path.replace("/", "_"), str(EXAMPLE / path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -61,7 +64,7 @@ def key(row):
 
 @functools.cache
 def places():
-    """Of the rungs in their ladders."""
+    """Returns the place of each rung in its ladder."""
     train = [ladder().number_of(name) for name in dict.fromkeys([*ladder().RUNGS, *ladder().IMAGE_RUNGS])]
     return {rung: place for place, rung in enumerate([*train, *(rung[0] for rung in inference_ladder().RUNGS)])}
 
@@ -83,7 +86,7 @@ FIGURES = ("images_per_second", "batch_ms", "load_ms", "copy_ms", "compute_ms", 
 
 
 def figures(row):
-    """What another run of the same has otherwise."""
+    """Returns the members of a row that differ from run to run."""
     return {name: row[name] for name in FIGURES if name in row}
 
 
@@ -96,22 +99,53 @@ def save(path, rows):
     measured_page.replace(path, json.dumps({"rows": rows}, indent=1) + "\n")
 
 
+def conditions(row):
+    """Returns the members that must be equal in two runs of the same measurement."""
+    return {name: row.get(name) for name in ("machine", "driver", "cores", "commit", "batch", "steps", "image_size", "workers")}
+
+
+def joined(row, before):
+    """Returns the row with the runs of both, each once, and the figures of their median."""
+    if before is None or "runs" not in row or "runs" not in before or conditions(row) != conditions(before):
+        return row
+    runs = before["runs"] + [run for run in row["runs"] if run not in before["runs"]]
+    middle = statistics.median_low(run["images_per_second"] for run in runs)
+    chosen = next(run for run in runs if run["images_per_second"] == middle)
+    return {**row, **chosen, "all": [run["images_per_second"] for run in runs], "runs": runs}
+
+
 def origin(row):
     return row["machine"], row["driver"], row["commit"]
 
 
-def of_one_origin(*lists):
-    """Of the last list's first row: rows of another machine, driver or commit are left out."""
-    rows = merge(*lists)
-    news = [row for rows_of_one in lists for row in rows_of_one]
-    return [row for row in rows if origin(row) == origin(news[-1])] if news else []
+def kept(row, rows):
+    """Returns the row of an older commit with the speeds of that commit to which it is compared."""
+    if "kept" in row:
+        return row
+    beside = {other["rung"]: other["images_per_second"] for other in rows
+              if key(other)[:2] + key(other)[3:] == key(row)[:2] + key(row)[3:] and origin(other) == origin(row) and "failed" not in other}  # fmt: skip
+    return {**row, "kept": {rung: beside[rung] for rung in (row.get("after"), "T1", "I1") if rung in beside}}
+
+
+def updated(store, results):
+    """Returns the store's rows after the results were added. It removes rows of another machine or driver than that of the last
+    result, and rows of another commit which the results have. Rows of another commit which they lack stay."""
+    news = [row for rows in results for row in rows]
+    if not news:
+        return merge(store)
+    rows = {}
+    for row in [*store, *news]:
+        if origin(row) == origin(news[-1]):
+            rows[key(row)] = joined(row, rows.get(key(row)))
+    older = [kept(row, store) for row in store if key(row) not in rows and origin(row)[:2] == origin(news[-1])[:2] and "failed" not in row]
+    return merge(older, rows.values())
 
 
 # ---- Tables ---------------------------------------------------------------------------------------
 
 
 def lines_of(head, rows):
-    """Without the columns in which no row has a value."""
+    """Returns the lines of a table, without the columns in which no row has a value."""
     kept = [column for column in range(len(head)) if not rows or any(row[column] != "–" for row in rows)]
     lines = [[line[column] for column in kept] for line in (head, ["---", *["---:"] * (len(head) - 1)], *rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -130,10 +164,27 @@ def percent(speed, before):
     return f"{100 * (speed / before - 1):+.1f} %"
 
 
+def speed_of(rung, row, rows):
+    """Returns the speed of a rung at the commit of the row, or None."""
+    if "kept" in row:
+        return row["kept"].get(rung)
+    return rows[rung]["images_per_second"] if rung in rows and "kept" not in rows[rung] else None
+
+
 def gain(row, rows):
-    """On the rung that it changes."""
-    before = rows.get(row["after"])
-    return percent(row["images_per_second"], before["images_per_second"]) if before else "–"
+    """Returns the gain over the rung that it changes."""
+    before = speed_of(row["after"], row, rows)
+    return percent(row["images_per_second"], before) if before else "–"
+
+
+def times(row, first, rows):
+    """Returns the speed as a multiple of that of the ladder's first rung."""
+    before = speed_of(first, row, rows)
+    return f"{row['images_per_second'] / before:.2f}" if before else "–"
+
+
+def title(row):
+    return f"{row['rung']} {row['name']}{' †' if 'kept' in row else ''}"
 
 
 def memory(row):
@@ -147,8 +198,8 @@ def published(rung):
 
 def train_cells(row, rows):
     speed = row["images_per_second"]
-    return [f"{row['rung']} {row['name']}", row["after"] or "–", str(row["batch"]), number(speed), spread(row), gain(row, rows),
-            published(row["rung"]), f"{speed / rows['T1']['images_per_second']:.2f}" if "T1" in rows else "–",
+    return [title(row), row["after"] or "–", str(row["batch"]), number(speed), spread(row), gain(row, rows),
+            published(row["rung"]), times(row, "T1", rows),
             number(row["load_ms"]), number(row["copy_ms"]), number(row["compute_ms"]), f"{100 * row['idle']:.1f} %",
             memory(row)]  # fmt: skip
 
@@ -168,10 +219,9 @@ INFER_HEAD = ["rung", "after", "requests", "a request, ms", "images/s", "lowest 
 def infer_cells(row, rows):
     speed = row["images_per_second"]
     gained = inference_ladder().published_gain(row["rung"], row["after"])
-    first = rows.get("I1")
-    return [f"{row['rung']} {row['name']}", row["after"] or "–", ", ".join(map(str, row["requests"])), number(row["batch_ms"]),
+    return [title(row), row["after"] or "–", ", ".join(map(str, row["requests"])), number(row["batch_ms"]),
             number(speed), spread(row), gain(row, rows), f"{gained} %" if gained else "–",
-            f"{speed / first['images_per_second']:.2f}" if first else "–", number(row["load_ms"]),
+            times(row, "I1", rows), number(row["load_ms"]),
             number(row["copy_ms"]), number(row["compute_ms"]), f"{row['bound']}, {100 * row['bound_ms'] / row['batch_ms']:.0f} %",
             memory(row)]  # fmt: skip
 
@@ -181,13 +231,24 @@ def infer_table(rows):
 
 
 def part(rows, letter):
-    """Of one ladder."""
+    """Returns the rows of one ladder."""
     return {rung: row for rung, row in rows.items() if rung[0] == letter}
 
 
 def machine_text(row):
     return (f"One {row['machine']} ({row['cores']} CPU cores, {row['workers']} of them load; driver {row['driver']}), commit "
             f"{row['commit']}, {row['date']}")  # fmt: skip
+
+
+def newest(rows):
+    """Returns a row of the table's own commit."""
+    return next((row for row in rows if "kept" not in row), rows[0])
+
+
+def marks(rows):
+    """Returns the note that says from which commit the marked rows are, or nothing."""
+    older = sorted({(row["commit"], row["date"]) for row in rows if "kept" in row})
+    return "".join(f"\n† of commit {commit}, {date}: its gain and its multiple of the first rung are on rows of that commit." for commit, date in older)
 
 
 def how_often(rows):
@@ -199,7 +260,7 @@ def how_often(rows):
 
 
 def settings(rows, letter):
-    """(name, rows) of the settings that have rungs of the ladder."""
+    """Yields (name, rows) of the settings that have rungs of the ladder."""
     for setting in dict.fromkeys(row.get("setting", "") for row in rows):
         its = part({row["rung"]: row for row in rows if row.get("setting", "") == setting and "failed" not in row}, letter)
         if setting and its:
@@ -207,13 +268,13 @@ def settings(rows, letter):
 
 
 def markdown(rows, peers, picture):
-    """For the training ladder's page."""
+    """Returns the text for the training ladder's page."""
     good = [row for row in rows if "failed" not in row and row["rung"][0] == "T"]
     parts = [NOTHING]
     if good:
         notes = ladder().published_note([row["rung"] for row in good]).replace("*", "\\*", 1)
-        parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. {GAIN}; "
-                 f"*memory* is what the run takes of the device.\n{notes}."]  # fmt: skip
+        parts = [f"{how_often(good)}. {machine_text(newest(good))}. {newest(good)['with']}. {GAIN}; "
+                 f"*memory* is what the run takes of the device.\n{notes}.{marks(good)}"]  # fmt: skip
         if picture:
             parts.append(f"![Images/s of each rung]({picture})")
         for model in dict.fromkeys(row["model"] for row in good):
@@ -230,11 +291,11 @@ def markdown(rows, peers, picture):
 
 
 def inference_markdown(rows):
-    """For the inference ladder's."""
+    """Returns the text for the inference ladder's page."""
     good = [row for row in rows if "failed" not in row and row["rung"][0] == "I"]
     if not good:
         return NOTHING
-    parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. {GAIN}."]
+    parts = [f"{how_often(good)}. {machine_text(newest(good))}. {newest(good)['with']}. {GAIN}.{marks(good)}"]
     for model in dict.fromkeys(row["model"] for row in good):
         its = part(measured(rows, model, "penstock"), "I")
         if its:
@@ -261,7 +322,7 @@ def same_call(row, other):
 
 
 def peer_pairs(rows, model):
-    """(rung, ours, PyTorch's) of one machine and commit."""
+    """Returns (rung, ours, PyTorch's), both of the same machine and commit."""
     ours, theirs = measured(rows, model, "penstock"), measured(rows, model, "pytorch")
     return [(rung, row, theirs[rung]) for rung, row in ours.items() if rung in theirs and same_call(row, theirs[rung])]
 
@@ -275,8 +336,8 @@ def peer_table(rows, model):
 
 
 def best_lines(rows, model):
-    """PyTorch with its data on the device from the start, by how it was compiled; and ours over the best of them that is
-    of the same machine."""
+    """Returns a line for each way of compiling PyTorch, with its data on the device from the start, and a line with the ratio of ours
+    to the best of them that is of the same machine."""
     lines, speeds = [], []
     last = measured(rows, model, "penstock").get("T14")
     for row in rows:
@@ -315,7 +376,7 @@ def peer_markdown(rows):
 
 
 def draw(rows, path):
-    """Bars for the training ladder of each model. False without matplotlib."""
+    """Draws bars for the training ladder of each model. Returns False without matplotlib."""
     plt = measured_page.pyplot()
     if plt is None:
         return False
@@ -326,7 +387,7 @@ def draw(rows, path):
                                   height_ratios=heights)  # fmt: skip
     for (axes,), (model, its) in zip(panels, ladders.items()):
         speeds = [row["images_per_second"] for row in its.values()]
-        bars = axes.barh([f"{rung}  {row['name']}" for rung, row in its.items()], speeds, color="#4c78a8")
+        bars = axes.barh([title(row) for row in its.values()], speeds, color="#4c78a8")
         axes.bar_label(bars, [number(speed) for speed in speeds], padding=4)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.15 * max(speeds))
@@ -350,7 +411,7 @@ def main():
     for path in [*option.results, *option.peers]:
         if not path.exists():
             sys.exit(f"ladder_table.py: there is no {path}")
-    rows = of_one_origin(load(option.store), *(load(path) for path in option.results))
+    rows = updated(load(option.store), [load(path) for path in option.results])
     peers = merge(load(option.peer_store), *(load(path) for path in option.peers))
     if option.results:
         save(option.store, rows)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# A step of scripts/gpu-check, which sources this: the five programs of docs/migration.md.
+# scripts/gpu-check sources this. Its step measures the five programs of docs/migration.md.
 
 migration_targets="make_images 1_cpu 2_kernels 3_reuse 4_streams 5_pipeline penstock-trace"
 

@@ -3,12 +3,12 @@
 """
 migration_measure.py --programs DIRECTORY --trace PROGRAM --images DIRECTORY --out DIRECTORY [--seconds N] [--dry-run]
 
-The five programs of docs/migration.md, on the images that are in DIRECTORY/migration-ppm and DIRECTORY/migration-jpeg:
-each three times by itself (images/s), by turns; then steps 2 to 5 under penstock-trace. Checks what the page tells: the
-histograms of all steps are the same, each step has the finding that the next one removes, and the next one has it no
-more. Keeps results.json, and a folder for each report, in --out. migration_table.py makes the page's tables and pictures
-of it. What there is no time for in N seconds is said. --dry-run: emulated programs, few images, no figures worth a
-word. Exit status 1 when a run failed or the story is not true.
+Runs the five programs of docs/migration.md on the images of DIRECTORY/migration-ppm and DIRECTORY/migration-jpeg. Each
+runs three times alone (images/s), by turns; then steps 2 to 5 run under penstock-trace. It checks what the page says: the
+histograms of all steps are the same, and each step has the finding that the next step removes. It writes results.json and a
+folder for each report into --out. migration_table.py makes the page's tables and pictures from them. At the end it says for
+which runs there was no time in N seconds. --dry-run uses emulated programs and few images, so its figures mean nothing. The
+exit status is 1 if a run failed or the page is wrong.
 """
 
 import argparse
@@ -122,8 +122,8 @@ class Measurement:
 
 
 def timeline(trace):
-    """What happens in SHOWN milliseconds in the middle of a recording, for each row: [kind, begin, duration, name], in
-    microseconds. Rows: the main thread, at most three workers, copies, kernels."""
+    """Returns what happens in SHOWN milliseconds in the middle of a recording: for each row a list of [kind, begin, duration, name],
+    in microseconds. The rows are the main thread, at most three workers, copies and kernels."""
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     steps = sorted((event for event in events if event["name"] == "step"), key=lambda event: event["ts"])
     middle = steps[len(steps) // 2]
@@ -147,7 +147,7 @@ def timeline(trace):
 
 
 def kind_of(event):
-    """The colour. Empty: it is not shown."""
+    """Returns the kind of an event, which has a colour. It is empty if the event is not shown."""
     name, category = event["name"], event["cat"]
     if category in ("copy", "fill"):
         return "copy"

@@ -3,9 +3,9 @@
 """
 migration_table.py [RESULTS] [--store FILE] [--page FILE] [--figures FILE] [--picture FILE]
 
-Takes what migration_measure.py has measured (`scripts/gpu-check migration` does it on a machine with a GPU) into the
-store, examples/migration/measured.json, and makes from it the table of docs/measured/migration.md, and what docs/migration.md
-shows between its markers: what the profile of each step said, and the timelines, docs/migration.svg. Needs no GPU.
+Takes what migration_measure.py has measured (`scripts/gpu-check migration` runs it on a machine with a GPU) into the store
+examples/migration/measured.json. From the store it makes the table of docs/measured/migration.md, the profiles of the steps
+between the markers of docs/migration.md, and the timelines, docs/migration.svg. It needs no GPU.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def rows_of(results, kind):
 
 
 def gains(rows, step, before):
-    """Images/s, over the step before, over the first."""
+    """Returns images/s, the ratio to the step before, and the ratio to the first step."""
     speed = rows.get(step, {}).get("images_per_second")
     if not speed:
         return ["-"] * 3
@@ -95,7 +95,8 @@ def in_time(nanoseconds):
 
 
 def findings(results, kind, step):
-    """The dearest three of a report, as penstock-trace prints them. Without the first step's: it loads the kernels."""
+    """Returns the three most expensive findings of a report, as penstock-trace prints them. Those of the first step are left out,
+    because it loads the kernels."""
     row = rows_of(results, kind).get(step, {})
     if step == STEPS[0]:
         return f"```text\nmilliseconds an image: {row['told']}\n```" if "told" in row else NOTHING
@@ -111,7 +112,7 @@ def findings(results, kind, step):
 
 
 def summary(results, kind):
-    """A line for each step: all of its findings."""
+    """Returns a line for each step with all of its findings."""
     lines = []
     for step in STEPS[1:]:
         row = rows_of(results, kind).get(step, {})
@@ -132,13 +133,13 @@ CHARACTER = 0.013  # its width in milliseconds, in the names that stand in the b
 
 
 def timelines_of(results):
-    """Of steps 2 to 5; empty where one of them was not recorded."""
+    """Returns the timelines of steps 2 to 5, or nothing if one of them was not recorded."""
     timelines = {step: rows_of(results, PICTURED).get(step, {}).get("timeline") for step in STEPS[1:]}
     return timelines if all(timelines.values()) else {}
 
 
 def draw_row(axes, place, events):
-    """Bars of the length of the events; the name of an event stands in a bar that has room for it."""
+    """Draws a bar for each event. A bar contains the name of the event if there is room."""
     for kind, (colour, _) in KINDS_OF_WORK.items():
         bars = [(begin / 1000, max(duration / 1000, 0.0015)) for its, begin, duration, _ in events if its == kind]
         axes.broken_barh(bars, (place - 0.38, 0.76), color=colour, linewidth=0)
@@ -163,7 +164,7 @@ def draw_step(axes, step, timeline):
 
 
 def draw(results, path):
-    """2.5 ms of each step, one below the other, all in the same scale. False without matplotlib."""
+    """Draws 2.5 ms of each step, one below the other, in the same scale. Returns False without matplotlib."""
     plt = measured_page.pyplot(**{"font.size": 8})
     if plt is None:
         return False

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# Steps of scripts/gpu-check, which sources this: what Nsight Systems does here, and its reports of the rungs.
+# scripts/gpu-check sources this. Its steps try Nsight Systems on this machine, and record reports of the rungs.
 
 nsys_targets="make_cifar10 01_baseline 12_prefetcher"
-# What docs/profiling.md and docs/measured/rungs.md show, the chapters first.
+# The rungs of the chapters of docs/profiling.md, then others of docs/measured/rungs.md. The sub-steps there (T3b, T7b, I4a ...) have to
+# be named.
 reported=T12,T14,I8,quickstart,T1,T2,T3,T5,T11,I1,I5a,T0,T4,T6,T7,T8,T9,T10,I2,I3,I4,I6,I7
 
-# targets_of_reports [RUNG,RUNG...]: the programs, as targets.
+# targets_of_reports [RUNG,RUNG...]: prints the targets of the programs.
 targets_of_reports() {
   local rung number
   for rung in $(tr , ' ' <<<"${1:-$reported}"); do
@@ -34,8 +35,8 @@ nsys_tries() {
   return "$status"
 }
 
-# reports [RUNG,RUNG...]: RUNG.nsys-rep of each, by scripts/profile; or RUNG.qdstrm, where nothing here imports it. T13 has two ranks:
-# T13.rank0, T13.rank1. All of them are in $OUT too, with the machine and the commit: scripts/nsys_picture.py draws them.
+# reports [RUNG,RUNG...]: records RUNG.nsys-rep of each by scripts/profile, or RUNG.qdstrm if this machine cannot import it. T13 has two
+# ranks, T13.rank0 and T13.rank1. All reports go to $OUT too, with the machine and the commit. scripts/nsys_picture.py draws them.
 reports() {
   local rung status=0 wanted=${1:-$reported}
   make_data || return
@@ -51,7 +52,7 @@ reports() {
   return "$status"
 }
 
-# pack_reports: into $OUT, eight to a file, where the size of a file that is fetched has a limit. Each says where they were made.
+# pack_reports: packs the reports into $OUT, eight to a file, since large files may not be fetched. Each file says where they were made.
 pack_reports() {
   local files first
   mapfile -t files < <(cd "$folder" && compgen -G '*.qdstrm'; cd "$folder" && compgen -G '*.nsys-rep')

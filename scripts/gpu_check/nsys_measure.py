@@ -5,13 +5,13 @@ nsys_measure.py --nsys PROGRAM... --baseline "RUNG ARGUMENT..." --prefetcher "RU
                 [--keep DIRECTORY] [--seconds N] [--emulated]
 nsys_measure.py --nsys PROGRAM --read REPORT...
 
-What Nsight Systems does on this machine: each nsys records the rung T12 as scripts/profile does it (CUDA, NVTX and OS
-calls, from cudaProfilerStart to cudaProfilerStop), the same for the whole run, and T1 with CUDA and NVTX alone; NVTX
-alone, where the others left nothing. Of each report: the tables of `nsys export`, ranges and names, what `nsys stats` and
-the rules of `nsys analyze` say. results.json has it all, and what nsys said; the output of each command is beside it. An
-nsys without an importer leaves .qdstrm files: they go to --keep, compressed, to be imported elsewhere and looked at with
---read. What there is no time for in N seconds is said. --emulated: the programs have no GPU's work. Exit status 1 when no
-nsys recorded anything.
+Tries Nsight Systems on this machine. Each nsys records the rung T12 as scripts/profile does (CUDA, NVTX and OS calls, from
+cudaProfilerStart to cudaProfilerStop), the same for the whole run, and T1 with CUDA and NVTX only. If these recorded
+nothing, it records NVTX only. From each report it takes the tables of `nsys export`, the ranges and names, and the output of
+`nsys stats` and of the rules of `nsys analyze`. results.json has all of this, and nsys's messages; the output of each
+command is beside it. An nsys without an importer leaves .qdstrm files. They are compressed into --keep, to be imported on
+another machine and read by --read. At the end it says for what there was no time in N seconds. --emulated says that the
+programs use no GPU. The exit status is 1 if no nsys recorded anything.
 """
 
 import argparse
@@ -35,7 +35,7 @@ TELLING = re.compile(r"warn|error|fail|not supported|unable|cannot|could not|no 
 
 
 def run(command, limit, log=None, **environment):
-    """Exit status (None: it was ended at its limit), seconds, and what it wrote."""
+    """Returns the exit status (None if it was ended at its limit), the seconds, and the output."""
     begin = time.monotonic()
     try:
         child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -78,7 +78,7 @@ def read_database(path):
 
 
 def sections(output):
-    """Of `nsys stats` and `nsys analyze`: what the script of each report says first."""
+    """Returns for each report of `nsys stats` and `nsys analyze` its first line, or that it is a table."""
     found = re.split(r"^Processing \[.*?([\w-]+)\.py.*$|^ \*\* .*\((\w[\w-]*).*\):.*$", output, flags=re.MULTILINE)
     told = {}
     for one, other, text in zip(found[1::3], found[2::3], found[3::3]):
@@ -89,7 +89,7 @@ def sections(output):
 
 
 def read_report(nsys, report, folder, limit):
-    """Into a database, with what is in it and what nsys says of it."""
+    """Exports the report to a database. Returns what is in it and what nsys says about it."""
     stem = report.stem
     database = folder / f"{stem}.sqlite"
     status, seconds, output = run([nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", database, report], limit)
@@ -115,7 +115,7 @@ class Measurement:
         return min(most, self.end - time.monotonic())
 
     def tries(self, nsys):
-        """Names and commands; a report is OUT or in it."""
+        """Yields names and commands. A report is the file OUT or is in that folder."""
         baseline, prefetcher = (shlex.split(text) for text in (self.option.baseline, self.option.prefetcher))
         profile = [PROFILE, "--tool", "nsys", "--out", "OUT"]
         direct = [nsys, "profile", *NO_SAMPLES, "--force-overwrite=true"]
@@ -139,7 +139,8 @@ class Measurement:
         return result
 
     def keep(self, path, name):
-        """What has to be imported elsewhere, and the report that users would get. Eight files are few."""
+        """Keeps, compressed, the reports that have to be imported elsewhere, and the report that users would get. Few files can be
+        carried away, so the others are deleted."""
         if self.option.keep and "whole" not in name and (path.suffix == ".qdstrm" or "profile" in name):
             packed = lzma.compress(path.read_bytes(), preset=0)
             if len(packed) <= KEPT_BYTES:

@@ -4,17 +4,16 @@
 pack_dali.py --out FILE.tar.xz [--python 3.12] [--arch 90] [--keep DIRECTORY]
 pack_dali.py --unpack FILE.tar.xz --out DIRECTORY
 
-NVIDIA DALI for a machine without a network, small enough to be carried: an archive of the packages that
-benchmarks/peers/dali_images.py imports, to be unpacked into a folder of PYTHONPATH. `scripts/setup dali` and
-`scripts/gpu-check images` call this.
+Packs NVIDIA DALI for a machine without a network. The archive has the packages that benchmarks/peers/dali_images.py imports,
+and is unpacked into a folder of PYTHONPATH. `scripts/setup dali` and `scripts/gpu-check images` call this.
 
-The wheels come from PyPI: nvidia-dali-cuda130 and what it imports, for x86-64 and the Python that is named, which is the
-other machine's. Tests, headers, tools and the libraries for other Pythons are left out, symbols that only debuggers
-read are stripped, and device code for GPUs other than --arch is overwritten with zeros, which compress to nothing: the
-file keeps its layout, and CUDA never reads that code on such a GPU. What is packed runs on GPUs of this architecture
-alone (90: H100, H200). NVIDIA's licences are in the archive.
+The wheels come from PyPI: nvidia-dali-cuda130 and what it imports, for x86-64 and the Python of the other machine. To keep
+the archive small, tests, headers, tools and the libraries for other Pythons are left out, and symbols that only debuggers
+read are stripped. Device code for GPUs other than --arch is overwritten with zeros, which compress well. The file keeps its
+layout, and CUDA does not read that code on a GPU of --arch. So the result runs only on GPUs of this architecture (90: H100,
+H200). The archive has NVIDIA's licences.
 
---keep DIRECTORY: leave the unpacked tree there. Needs pip, strip and xz.
+--keep DIRECTORY keeps the unpacked tree there. It needs pip, strip and xz.
 """
 
 import argparse
@@ -61,7 +60,7 @@ def unpack(wheel, python, folder):
 
 
 def code_sections(data):
-    """(offset, size) of the sections of a 64-bit ELF file that hold device code."""
+    """Returns (offset, size) of the sections with device code of a 64-bit ELF file."""
     if data[:5] != b"\x7fELF\x02":
         return []
     table, = struct.unpack_from("<Q", data, 0x28)
@@ -76,7 +75,7 @@ def code_sections(data):
 
 
 def clear_other_code(path, arch):
-    """Zeros in place of device code for other architectures, and in place of PTX. Returns (bytes kept, bytes cleared)."""
+    """Overwrites device code for other architectures, and PTX, with zeros. Returns (bytes kept, bytes cleared)."""
     data = bytearray(path.read_bytes())
     kept = cleared = 0
     for begin, size in code_sections(data):

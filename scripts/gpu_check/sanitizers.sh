@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# Steps of scripts/gpu-check, which sources this: compute-sanitizer.
+# scripts/gpu-check sources this. Its steps run programs under compute-sanitizer.
 
 sanitized_targets="penstock_runtime_rules_gpu penstock_gpu_tests resnet_cudnn_test minimal quickstart make_cifar10
   05_readback 14_records_and_graph infer_07_graph"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 #
-# A step of scripts/gpu-check, which sources this: pipelines at full speed, every byte checked by a kernel.
+# scripts/gpu-check sources this. Its step runs pipelines at full speed, and a kernel checks every byte.
 
-# soak [SECONDS]: as long as there is time, unless it says for how long.
+# soak [SECONDS]: runs so long, by default as long as there is time.
 soak() {
   local seconds=${1:-$(($(time_left) - 30))}
   if [[ -n $dry_run ]]; then seconds=${1:-3}; fi

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 #
-# Steps of scripts/gpu-check, which sources this: tests, and benchmarks of the primitives.
+# scripts/gpu-check sources this. Its steps run tests, and benchmarks of the primitives.
 
-# gpu_tests [REGEX]: those whose names match, or all.
+# gpu_tests [REGEX]: runs the tests whose names match, by default all.
 gpu_tests() {
   limited 400 ctest --test-dir "$build" --label-regex '^gpu$' --label-exclude '^package$' ${1:+--tests-regex "$1"} --output-on-failure \
     --no-tests=error --timeout 380 --output-junit "$folder/tests.xml"

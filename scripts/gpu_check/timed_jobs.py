@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the jobs of a measurement one after the other, as far as the time allows, and keeps their results."""
+"""Runs the jobs of a measurement one after the other, as long as there is time, and keeps their results."""
 
 import json
 import time
@@ -8,9 +8,9 @@ LONGEST = 150  # seconds of one job
 
 
 def run(jobs, option, path, width):
-    """`jobs`: (name, seconds without which it is not begun, work); work(limit) returns a row. A dry run begins each of them.
-    Writes all rows to `path` after each one, and prints a line for it. Returns the rows by name, and the names of jobs
-    for which there was no time in option.seconds."""
+    """Runs `jobs`, which are (name, seconds, work). A job does not begin if fewer seconds are left, except in a dry run.
+    work(limit) returns a row. After each job, all rows are written to `path` and a line is printed. Returns the rows by name,
+    and the names of the jobs for which there was no time in option.seconds."""
     end, results, left = time.monotonic() + option.seconds, {}, []
     for name, needs, work in jobs:
         limit = min(LONGEST, end - time.monotonic())
@@ -25,7 +25,7 @@ def run(jobs, option, path, width):
 
 
 def finish(results, left):
-    """Tells what is left. Returns the exit status: 1 when a job failed."""
+    """Says what is left. Returns the exit status, which is 1 if a job failed."""
     if left:
         print(f"There was no time for: {', '.join(left)}")
     return int(any("failed" in row for row in results.values()))

@@ -3,10 +3,10 @@
 """
 trace_table.py DIRECTORY
 
-A line for each report that penstock-trace left in a folder of DIRECTORY: the time by the number of steps, and a step's
-median on the host, which may be far ahead of the device; what a step has of kernels and copies; how long the device was
-idle, how much of the copies' time lies under kernels; the findings with their share of the time. Exit status 1 when a
-folder has no report, or events were dropped.
+Prints a line for each report of penstock-trace in a folder of DIRECTORY. The line has the time divided by the number of
+steps, a step's median on the host (which may be far ahead of the device), the kernels and copies of a step, the fraction of
+time in which the device was idle, the fraction of the copies' time that is under kernels, and the findings with their share
+of the time. The exit status is 1 if a folder has no report or events were dropped.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 
 
 def order(path):
-    """T2 before T10, I5a before I5b."""
+    """A key that sorts T2 before T10, and I5a before I5b."""
     letter, number, rest = re.fullmatch(r"(\D*)(\d*)(.*)", path.name).groups()
     return letter != "T", letter, int(number or 0), rest
 
@@ -27,7 +27,7 @@ def count(report, what):
 
 
 def row(directory):
-    """A line of the table, and whether all events are in it."""
+    """Returns a line of the table, and whether it has all events."""
     report = json.loads((directory / "report.json").read_text())
     findings = json.loads((directory / "findings.json").read_text())
     each = (report["end"] - report["begin"]) / max(report["steps"], 1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 #
-# Steps of scripts/gpu-check, which sources this: what penstock-trace and others record.
+# scripts/gpu-check sources this. Its steps record programs by penstock-trace and by other profilers.
 
 trace=src/trace/penstock-trace  # in the build folder
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# Steps of scripts/gpu-check, which sources this: training, and PyTorch beside it.
+# scripts/gpu-check sources this. Its steps measure training, and PyTorch beside it.
 
-# rungs_in FOLDER [PREFIX]: the targets of its rungs. Every rung is a file of that name.
+# rungs_in FOLDER [PREFIX]: prints the targets of the folder's rungs. A rung's target has the name of its file.
 rungs_in() {
   local path
   for path in "$root/examples/resnet/$1/rungs"/[0-9]*.cpp; do

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs test cases against mutants, cheapest and likeliest first, until one of them notices."""
+"""Runs test cases with a mutant, the cheapest and likeliest first, until one of them fails."""
 
 import collections
 import concurrent.futures
@@ -64,8 +64,8 @@ class Campaign:
     # ---- Without a mutant
 
     def check_without_mutant(self):
-        """Every test must pass in every configuration of the plain build; notes how long it takes and what it passes by.
-        Under ThreadSanitizer a test passes by the same, and has to pass before it may kill."""
+        """Runs every test without a mutant in every configuration of the plain build. Each must pass. Notes how long it takes and which
+        mutants it reaches. Under ThreadSanitizer a test reaches the same ones, and has to pass before it may kill."""
         left_out = {build: self.programs.left_to_shares(build) if self.daily else () for build in programs.PRESETS}
         cases = {(build, program): list(self.programs.test_cases(program, build))
                  for build in programs.PRESETS for program in self.programs.emulated}  # fmt: skip
@@ -140,7 +140,7 @@ class Campaign:
                 pool.shutdown(cancel_futures=True)
 
     def _judge(self, mutant, step):
-        """None: no verdict yet, as it lived through this step, or the time limit came first."""
+        """Returns None if there is no verdict yet, because the mutant survived this step or the time limit came first."""
         verdict = Verdict()
         passed = self.passed.setdefault(mutant.key, {})
         met = [test for test in self.outcomes if mutant.number in self.hits[test.program, test.name]
@@ -184,15 +184,15 @@ class Campaign:
         return None
 
     def _step(self, test):
-        """The index in _STEPS of the step in which a test case runs."""
+        """Returns the index in _STEPS of the step in which a test case runs."""
         return 2 if self._is_long(test) else int(test.build == "tsan")
 
     def _is_long(self, test):
         return (test.program, test.name) in self.long
 
     def _group(self, test):
-        """A source of test cases in a program and a configuration: the unit in which it is known what a mutant lived
-        through. Long test cases are a unit of their own."""
+        """Returns the unit of test cases for which it is noted that a mutant survived them: a source of test cases in a program and a
+        configuration. Long test cases are a unit of their own."""
         return f"{test.program} {test.file} {test.configuration}" + (" long" if self._is_long(test) else "")
 
     def _may_show(self, mutant, test):
@@ -206,8 +206,8 @@ class Campaign:
         self.kills[mutant.file, verdict.killed_by, verdict.configuration] += 1
 
     def _rank(self, mutant, test):
-        """Lower comes first: what is likelier to notice, for its time. Likely is what killed its like, and the
-        header's own tests."""
+        """Returns a rank. Tests of a lower rank come first: those that are likelier to fail, in relation to their time. Likely are tests
+        that killed similar mutants, and the header's own tests."""
         header = mutant.file.rpartition("/")[2].removesuffix(".hpp")
         with self.lock:
             alike = self.kills[mutant.file, mutant.kind, test.name, test.configuration]
@@ -223,7 +223,7 @@ class Campaign:
             self.sessions.append({"seconds": round(seconds), "jobs": self.jobs})
 
     def save(self, path):
-        """All that a later call needs, here or on another machine. A mutant is known by its key."""
+        """Saves all that a later call needs, here or on another machine. A mutant is identified by its key."""
         tests = [{**dataclasses.asdict(test), "digest": self.digests.get(test.file, ""), "seconds": outcome.seconds,
                   "hits": sorted(outcome.hits)} for test, outcome in list(self.outcomes.items())
                  if outcome.status != UNKNOWN]  # fmt: skip
@@ -240,9 +240,8 @@ class Campaign:
         partial.rename(path)
 
     def resume(self, path):
-        """Takes over what an earlier call found out: kills in headers that are as they were then; where nothing but
-        sources of tests has changed, which of those the other mutants lived through; and, if the machine is like
-        this one, how the tests ran without any."""
+        """Takes over the results of an earlier call: the kills in headers that have not changed; if only sources of tests have changed,
+        the tests that the other mutants survived; and, if the machine is like this one, how the tests ran without a mutant."""
         if not path.exists():
             return
         found = json.loads(path.read_text())

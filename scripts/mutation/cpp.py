@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of C++ as finding mutants needs: tokens, brackets, calls, functions. No compiler is asked, so
-the project's own formatting stands in for grammar in one place: a `<` is a comparison, not a bracket,
-where there is a space before it (clang-format sees to that)."""
+"""Parses as much of C++ as is needed to find mutants: tokens, brackets, calls and functions. It does not use a compiler, so in
+one place it relies on the project's formatting: a `<` is a comparison, not a bracket, if there is a space before it. clang-format
+makes sure of that."""
 
 import bisect
 import re
@@ -22,7 +22,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _BLOCKS = {"if", "for", "while", "switch", "catch", "do", "else", "try", "return"}
 _NO_NAMES = {"alignas", "requires"}
 _TYPES = {"class", "struct", "union", "enum", "namespace", "concept"}
-# What may stand before a call that has no object before it; before a declaration stands a type.
+# The tokens that may be before a call without an object. Before a declaration there is a type.
 _BEFORE_CALL = {"(", ")", "{", "}", "[", ",", ";", ":", "?", "=", "!", "&&", "||", "==", "!=",
                 "return", "else", "do"}  # fmt: skip
 
@@ -36,7 +36,7 @@ class Token:
 
 
 class Source:
-    """A header: its text, its tokens, and who belongs to whom."""
+    """A header: its text, its tokens, and their structure."""
 
     def __init__(self, name, text):
         self.name, self.text = name, text
@@ -46,11 +46,11 @@ class Source:
         self._functions = self._find_functions()
 
     def __getitem__(self, i):
-        """The text of token i; empty beyond either end."""
+        """Returns the text of token i, or nothing beyond either end."""
         return self.tokens[i].text if 0 <= i < len(self.tokens) else ""
 
     def span(self, first, last):
-        """The text from token `first` to token `last`, on one line, without comments."""
+        """Returns the text from token `first` to token `last`, on one line, without comments."""
         parts = []
         for i in range(first, last + 1):
             if i > first and self.tokens[i].space_before:
@@ -62,7 +62,7 @@ class Source:
         return bisect.bisect_right(self._line_begins, self.tokens[i].begin)
 
     def function_of(self, i):
-        """The name of the function that token i is in; empty outside of all."""
+        """Returns the name of the function that token i is in, or nothing outside of functions."""
         for first, last, name in self._functions:
             if first <= i <= last:
                 return name
@@ -74,18 +74,18 @@ class Source:
     # ---- Calls
 
     def is_call(self, i):
-        """The name at i is called here, not declared or defined."""
+        """Returns whether the name at i is called here, not declared or defined."""
         if self[i + 1] != "(" or self[i - 1] in ("::", "~", "operator"):
             return False
         return self[i - 1] in (".", "->") or self[i - 1] in _BEFORE_CALL
 
     def is_statement(self, i):
-        """The call of the name at i is a statement of its own, or all that is returned."""
+        """Returns whether the call of the name at i is a whole statement, or all that is returned."""
         first = self.object_begin(i)
         return self[self.partner[i + 1] + 1] == ";" and self[first - 1] in ("{", "}", ";", ")", "else", "return")
 
     def object_begin(self, i):
-        """Where the postfix expression that ends in the name at i begins: a.b[c].name -> a."""
+        """Returns where the postfix expression that ends in the name at i begins, which is a in a.b[c].name."""
         while self[i - 1] in (".", "->", "::"):
             i -= 1
             if self[i] == "::" and self.tokens[i - 1].kind != "name":
@@ -100,7 +100,7 @@ class Source:
         return i
 
     def arguments(self, i):
-        """The arguments of the call of the name at i, as pairs of first and last token."""
+        """Returns the arguments of the call of the name at i, as pairs of first and last token."""
         opening = i + 1
         found, first = [], opening + 1
         for j in range(opening + 1, self.partner[opening] + 1):
@@ -111,7 +111,7 @@ class Source:
         return found
 
     def operands(self, i):
-        """The first and last token of the comparison whose operator is token i; roughly, for display."""
+        """Returns roughly the first and last token of the comparison whose operator is token i, for display."""
         ends = {";", ",", "&&", "||", "?", ":", "{", "}", "=", "return"}
         first, last = self.partner.get(i - 1, i - 1), i + 1
         while self[first - 1] not in ends and self[first - 1] not in _CLOSING:
@@ -148,14 +148,14 @@ class Source:
         return partner
 
     def _enclosing(self, i):
-        """The opening bracket around token i."""
+        """Returns the opening bracket around token i."""
         i -= 1
         while i >= 0 and self[i] not in _CLOSING:
             i = self.partner.get(i, i) - 1
         return i
 
     def _find_functions(self):
-        """(first, last, name) of every function body that is in no other one."""
+        """Returns (first, last, name) of every function body that is in no other one."""
         found, begin, i = [], 0, 0
         while i < len(self.tokens):
             text = self[i]
@@ -174,7 +174,7 @@ class Source:
         return found
 
     def _function_name(self, begin, brace):
-        """What the declaration between `begin` and a brace names, if it is a function's."""
+        """Returns the name that the declaration between `begin` and a brace declares, if it is that of a function."""
         if any(self[i] in _TYPES for i in range(begin, min(begin + 1, brace))) or self[begin] in _BLOCKS:
             return None
         i = begin

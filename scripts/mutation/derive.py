@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is mutated, by pattern: every place in the headers that looks like ordering, waiting, waking,
-locking or a bound. Each mutant is a text to insert before a range of tokens and one to insert behind it,
-so that mutants nest, and all of them are compiled at once (schemata.hpp has what the texts call)."""
+"""Finds the mutants by patterns: every place in the headers that looks like ordering, waiting, waking, locking or a bound. A mutant
+is a text before a range of tokens and a text behind it, so mutants can nest and are compiled together. The texts call the
+functions of schemata.hpp."""
 
 import dataclasses
 import re
 
-# Calls that go away: name -> kind. They then do nothing, and say that all is well.
+# The calls that a mutant removes, with their kinds. A removed call does nothing and reports success.
 REMOVED_CALLS = {
     "make_wait": "stream wait", "cudaStreamWaitEvent": "stream wait",
     "record": "event record", "try_record": "event record", "cudaEventRecord": "event record",
@@ -24,9 +24,8 @@ REMOVED_CALLS = {
 KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "lock", "unlock", "bound", "equality",
          "release order", "stop", "error", "return"]  # fmt: skip
 
-# Bounds are mutated where batches and blocks travel. These headers compute, describe or read files: they
-# have no part in the hand-over, and property tests of their own. A name stands for the header that declares and
-# for the one in detail/ that defines.
+# Bounds are mutated in the headers that hand batches and blocks over. These headers compute, describe or read files, take no part
+# in that, and have property tests. A name means both the public header and the one of that name in detail/.
 WITHOUT_BOUNDS = {
     "any_sampler.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
     "file.hpp", "file_folder.hpp", "gathered_read.hpp", "mapped_records.hpp", "ranks.hpp", "record_file.hpp", "record_part.hpp", "sample_names.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tar_shards.hpp",
@@ -63,13 +62,13 @@ class Mutant:
 
     @property
     def key(self):
-        """Names the mutant as long as the code around it stays: without folder, line and number."""
+        """Identifies the mutant as long as the code around it is the same. It has no folder, line or number."""
         ordinal = f" #{self.ordinal + 1}" if self.ordinal else ""
         return f"{self.kind}, {name_of(self.file)}, {self.function}: {self.source} -> {self.change}{ordinal}"
 
 
 def find_mutants(sources):
-    """All mutants of these headers, numbered from 1 in the order of the text."""
+    """Returns all mutants of these headers, numbered from 1 in the order of the text."""
     atomics = {name for source in sources for name in _declared(source, ("atomic", "atomic_flag"))}
     threads = {name for source in sources for name in _declared(source, ("jthread", "thread"))}
     mutants = []
@@ -92,17 +91,17 @@ def find_mutants(sources):
 
 
 def unknown_names(sources):
-    """What WITHOUT_BOUNDS names, and is no header."""
+    """Returns the names of WITHOUT_BOUNDS that are no header."""
     return sorted(WITHOUT_BOUNDS - {name_of(source.name) for source in sources})
 
 
 def name_of(file):
-    """A header's name without its folder: it stays when the header moves."""
+    """Returns a header's name without its folder, which stays the same if the header moves."""
     return file.rpartition("/")[2]
 
 
 def rewrite(source, mutants):
-    """The header's text with its mutants in it. Line numbers stay."""
+    """Returns the header's text with its mutants. Line numbers stay the same."""
     # At one place: first what closes, the inner before the outer; then what opens, the outer first.
     insertions = []
     for mutant in mutants:
@@ -146,8 +145,8 @@ def _removed_calls(source, threads):
 
 
 def _has_no_way_on(source, last):
-    """The call is the end of a function that never returns, or has to return something: a compiler may take it that
-    the call does not return."""
+    """Returns whether the call is the end of a function that never returns, or has to return something. A compiler may assume that
+    such a call does not return."""
     end = last + 2 if source[last + 1] == ";" else last
     while source[end] == "}":  # of a block that ends there too, of the function
         head = re.split(r"[;{}]", source.text[:source.tokens[source.partner[end]].begin])[-1]
@@ -158,7 +157,7 @@ def _has_no_way_on(source, last):
 
 
 def _polls(source):
-    """Waits that ask again and again: a query that must say success, a loop that does nothing else."""
+    """Finds waits that poll: a query that must report success, or a loop that does nothing else."""
     for i in source.names():
         if source[i] == "query" and source.is_call(i):
             last = source.partner[i + 1] + 2
@@ -227,7 +226,7 @@ def _comparisons(source):
 
 
 def _declared(source, types):
-    """Names of variables, members and parameters of the std:: types, and of containers of them."""
+    """Returns the names of variables, members and parameters of the std:: types, and of containers of them."""
     for i in source.names():
         if source[i] in types and source[i - 1] == "::" and source[i - 2] == "std":
             j = i + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutated tree, its two builds (plain, and under ThreadSanitizer), and runs of single test cases."""
+"""Makes the mutated tree and its two builds (plain and with ThreadSanitizer), and runs single test cases."""
 
 import dataclasses
 import hashlib
@@ -36,11 +36,11 @@ MOST_BYTES = 3 << 30
 
 
 class Failed(Exception):
-    """Something that is not a mutant's doing; the text is for the user."""
+    """An error that no mutant caused. The text is for the user."""
 
 
 class OutOfTime(Exception):
-    """The time limit came; the text says what is left."""
+    """The time limit was reached. The text says what is left."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def is_test_source(path):
 
 
 def common_hash():
-    """Of all that a test program is made of, but the sources of the test cases."""
+    """Returns a hash of everything that a test program is made of, except the sources of the test cases."""
     digest = hashlib.sha256()
     for path in _copied_files():
         if not is_test_source(path):
@@ -85,7 +85,7 @@ def common_hash():
 
 
 def test_digests():
-    """Test's source below tests/ -> its digest."""
+    """Maps the source of a test, below tests/, to its digest."""
     folder = ROOT / "tests"
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(folder.rglob("*")) if path.is_file() and is_test_source(path)}  # fmt: skip
@@ -98,7 +98,7 @@ def _copied_files():
 
 
 def environment():
-    """This process's, and what scripts/lib.sh finds: toolkit, .deps, ccache."""
+    """Returns this process's environment, with what scripts/lib.sh finds: toolkit, .deps and ccache."""
     lines = subprocess.run(["bash", "-c", "source scripts/lib.sh && env -0"], cwd=ROOT, check=True, capture_output=True)
     return dict(pair.split("=", 1) for pair in lines.stdout.decode().split("\0") if "=" in pair)
 
@@ -117,7 +117,7 @@ class Programs:
     # ---- Building
 
     def write_tree(self, sources, mutants):
-        """Copies the tree, mutated. Files that would not change stay, so that little is built again."""
+        """Copies the tree with the mutants. Files that would not change stay, so that little is built again."""
         wanted = {path.relative_to(ROOT): path.read_bytes() for path in _copied_files()}
         for source in sources:
             mine = [mutant for mutant in mutants if mutant.file == source.name]
@@ -166,23 +166,22 @@ class Programs:
         return next(path for path in (self.folder / build / "tests").rglob(program) if path.is_file())
 
     def test_cases(self, program, build):
-        """(name, source) of the test cases of a program, but those whose verdict is a matter of wall time, and those
-        of stream 0, which means what it does only where the calls are inlined into the user's source: mutated ones
-        are not."""
+        """Returns (name, source) of the test cases of a program. Two kinds are left out: those whose result depends on wall time, and
+        those of stream 0, whose meaning depends on calls that are inlined into the user's source, and mutated ones are not."""
         listed = subprocess.run([self.path(program, build), "--list-test-names-only", "-v", "high", "~[verdict]~[zero]"],
                                 capture_output=True, text=True, env=self.environment)  # fmt: skip
         for name, source in re.findall(r"^(.+?)\s*\t@(.+):\d+$", listed.stdout, re.MULTILINE):
             yield name, os.path.relpath(source, self.tree / "tests")
 
     def left_to_shares(self, build):
-        """Names of the CTest tests that CI does not run with each commit (tests/shares.cmake), without their parts."""
+        """Returns the names of the CTest tests that CI does not run with each commit (tests/shares.cmake), without their parts."""
         listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.folder / build, capture_output=True, text=True)
         labels = {test["name"]: [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
                   for test in json.loads(listed.stdout)["tests"]}  # fmt: skip
         return {re.sub(r"\.\d+\.", ".", name) for name, values in labels.items() if any("full" in value for value in values)}
 
     def run(self, test, mutant, limit, hits=False):
-        """Runs one test case with a mutant alive (0: none)."""
+        """Runs one test case with a mutant; 0 is none."""
         preset = PRESETS[test.build]
         with tempfile.TemporaryDirectory() as scratch:
             output, passed_by = pathlib.Path(scratch, "output"), pathlib.Path(scratch, "hits")
@@ -214,7 +213,7 @@ class Programs:
 
 
 def _wait(process, begin, limit, most_idle):
-    """None when it ended by itself; else why it was ended."""
+    """Returns None if the process ended by itself, else why it was ended."""
     pause, why = 0.005, None
     busy_until, busy_then, starved, waited_then = time.monotonic(), 0.0, 0.0, 0.0
     while why is None:
@@ -237,7 +236,7 @@ def _wait(process, begin, limit, most_idle):
 
 
 def _usage(process):
-    """Seconds of processor time; seconds that its threads of this moment have waited for a processor; bytes of memory."""
+    """Returns the seconds of processor time, the seconds that its present threads have waited for a processor, and the bytes of memory."""
     waited = 0
     try:
         fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -250,7 +249,7 @@ def _usage(process):
 
 
 def _explain(code, output):
-    """How a test program ended, in a few words."""
+    """Says in a few words how a test program ended."""
     if code == 0:
         return "passed"
     report = re.search(r"WARNING: ThreadSanitizer: ([^(\n]+)", output)

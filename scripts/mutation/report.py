@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the arguments for equivalent mutants (equivalent.md); writes the table of a campaign, and its summary in
+"""Reads the arguments for equivalent mutants (equivalent.md). Writes the table of a campaign, and the summary in
 docs/measured/reliability.md."""
 
 import collections
@@ -16,7 +16,7 @@ _ARGUMENT = re.compile(r"^- `` ?(.+?) ?``\n((?:  .*\n?|\n(?=  ))+)", re.MULTILIN
 
 
 def read_arguments():
-    """key -> why no test can tell the mutant from the library as it is."""
+    """Maps a mutant's key to the argument why no test can tell it from the unchanged library."""
     return {key: " ".join(text.split()) for key, text in _ARGUMENT.findall(ARGUMENTS.read_text())}
 
 
@@ -37,7 +37,7 @@ def line(mutant, verdict, arguments):
 
 
 def summary(mutants, verdicts, arguments):
-    """(kind, mutants, killed, equivalent, alive, not run) for each kind, then for all."""
+    """Returns (kind, mutants, killed, equivalent, alive, not run) for each kind, and then for all."""
     counts = collections.defaultdict(lambda: [0, 0, 0, 0, 0])
     for mutant in mutants:
         verdict = verdicts.get(mutant.key)
@@ -54,7 +54,7 @@ def summary_lines(mutants, verdicts, arguments):
 
 
 def write(table, mutants, verdicts, arguments, how_it_ran):
-    """The file `table` gets a row for each mutant; the page gets the summary."""
+    """Writes a row for each mutant to the file `table`, and the summary to the page."""
     cell = lambda text: text.replace("|", "\\|")
     code = lambda text: f"`` {cell(text)} ``"
     head = [how_it_ran, "", *summary_lines(mutants, verdicts, arguments)]

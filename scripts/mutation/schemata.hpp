@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the mutated headers call. All mutants are in the program; the environment variable
-// PENSTOCK_MUTANT names the one that is alive: 0, or none, is the library as it is. With -1 none is
-// alive, and the numbers of all that were passed by go to the file PENSTOCK_MUTANT_HITS at exit.
-// Nothing here orders anything between threads.
+// The functions that the mutated headers call. The program contains all mutants, and the environment
+// variable PENSTOCK_MUTANT chooses one. 0, or no value, chooses the unchanged library. -1 does the
+// same, and writes the numbers of all mutants that were reached to the file PENSTOCK_MUTANT_HITS at
+// exit. No function here orders threads.
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A program that calls what the emulated runtime does not have fails to link, and the linker names each
-# call that the page's table has, and no other.
+# A program that calls functions which the emulated runtime does not have must not link. The linker must name each function of
+# the page's table, and no other.
 #   cmake "-DCXX=c++;FLAGS" -DLIBRARY=libpenstock_emulated.a -DOBJECT=absent_calls.cpp.o -DSOURCE_DIR=. -P absent_calls.cmake
 
 cmake_minimum_required(VERSION 3.25)

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The functions that the library exports are those of the table of its seam (functions.def), from which
-# docs/emulation-rules.md is written.
+# The library must export exactly the functions of functions.def, from which docs/emulation-rules.md is made.
 #   cmake -DNM=nm -DLIBRARY=libpenstock_emulated.a -DSOURCE_DIR=. -P call_list.cmake
 
 cmake_minimum_required(VERSION 3.25)
 
-# Without state and without a failure, so not in the seam's table.
+# These two have no state and cannot fail, so they are not in functions.def.
 set(texts cudaGetErrorName cudaGetErrorString)
 
-# ---- What the seam knows
+# ---- The functions of functions.def
 file(STRINGS ${SOURCE_DIR}/src/emulation/functions.def entries REGEX "^FUNCTION\\(")
 set(known ${texts})
 foreach(entry IN LISTS entries)
@@ -17,7 +16,7 @@ foreach(entry IN LISTS entries)
   list(APPEND known ${name})
 endforeach()
 
-# ---- What is exported
+# ---- The exported functions
 execute_process(COMMAND ${NM} --defined-only --extern-only ${LIBRARY} OUTPUT_VARIABLE symbols
                 ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL " T cuda[A-Za-z0-9_]+" symbols "${symbols}")

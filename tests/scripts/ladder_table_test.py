@@ -76,7 +76,7 @@ def lines_of(rung, page="README.md"):
 
 
 def table():
-    """Rows are merged, rendered between the markers alone, and the same bytes come again. All are of one commit."""
+    """Rows are merged, rendered between the markers alone, and the same bytes come again. A row of an older commit is marked."""
     readme, inference = pathlib.Path("README.md"), pathlib.Path("inference.md")
     readme.write_text(README)
     inference.write_text(README)
@@ -116,9 +116,21 @@ def table():
     picture()
     text = readme.read_text()
     require(render()[0] == 0 and readme.read_text() == text, "the same results, another table")
-    newer = [row("T2", 3000.0, after="T1", machine="GPU-B", commit="def5678")]
+
+    newer = [row("T2", 3000.0, after="T1", commit="def5678", date="2026-11-23"), row("T1", 1200.0, commit="def5678", date="2026-11-23")]
     ladder_table.save(pathlib.Path("newer.json"), newer)
-    require(render("newer.json")[0] == 0 and not lines_of("T1") and "| 3,000 |" in lines_of("T2")[0], "rows of two commits")
+    require(render("newer.json")[0] == 0 and "| 3,000 | 2,700 to 3,300 | +150.0 % | +47.0 % | 2.50 |" in lines_of("T2")[0], lines_of("T2"))
+    require("commit def5678, 2026-11-23." in readme.read_text() and "| T9 nameT9 † |" in readme.read_text(), readme.read_text())
+    require("† of commit abc1234, 2026-11-22:" in readme.read_text() and "†" not in lines_of("T2")[0], readme.read_text())
+    require("| 20.00 |" in lines_of("T9")[0], f"an old row beside T1 of the new commit: {lines_of('T9')}")
+    require("| +400.0 % |" in lines_of("T2")[1], f"the gain of its own commit: {lines_of('T2')}")
+    text = readme.read_text()
+    require(render()[0] == 0 and readme.read_text() == text, "the same results of two commits, another table")
+    require(render("newer.json")[0] == 0 and readme.read_text() == text, "the same results twice")
+
+    other = [row("T2", 3000.0, after="T1", machine="GPU-B", commit="def5678")]
+    ladder_table.save(pathlib.Path("other.json"), other)
+    require(render("other.json")[0] == 0 and not lines_of("T1") and "| 3,000 |" in lines_of("T2")[0], "rows of two machines")
     require("One GPU-B" in readme.read_text() and "GPU-A" not in readme.read_text(), readme.read_text())
 
     require(render("nowhere.json")[0] == 1, "results that are not there")
@@ -126,6 +138,23 @@ def table():
     status, output = render()
     require(status == 1 and "README.md" in output, output)
     readme.write_text(README)
+
+
+def joined():
+    """Results of two calls under the same conditions are runs of one row, each once; those under others are not."""
+    def one(speed, **more):
+        its = row("T3", speed, all=[speed], **more)
+        return [{**its, "runs": [ladder_table.figures(its)]}]
+
+    for name, rows in (("a", one(300.0)), ("b", one(100.0)), ("c", one(200.0)), ("larger", one(800.0, batch=1024))):
+        ladder_table.save(pathlib.Path(f"{name}.json"), rows)
+    store = pathlib.Path("store.json")
+    store.unlink()
+    for results, speed, runs in ((("a.json", "b.json"), 100.0, [300.0, 100.0]), (("b.json",), 100.0, [300.0, 100.0]),
+                                 (("c.json",), 200.0, [300.0, 100.0, 200.0]), (("larger.json",), 800.0, [800.0])):  # fmt: skip
+        require(render(*results)[0] == 0, results)
+        (found,) = ladder_table.load(store)
+        require(found["images_per_second"] == speed and found["all"] == runs, f"{results}: {found}")
 
 
 def peer_table():
@@ -262,6 +291,7 @@ def peers():
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     table()
+    joined()
     peer_table()
     measurements()
     peers()

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DPROGRAM=... -P check_parts.cmake: every test case of the program is in one of its parts, and in one alone
-# (PENSTOCK_TEST_PART, main.cpp); and a part that there is not is refused.
+# cmake -DPROGRAM=... -P check_parts.cmake: checks that every test case of the program is in exactly one of its parts
+# (PENSTOCK_TEST_PART, main.cpp), and that the program refuses a part that does not exist.
 
 cmake_minimum_required(VERSION 3.24)
 
 function(list_test_cases part result)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env PENSTOCK_TEST_PART=${part} ${PROGRAM} --list-test-names-only
-                  OUTPUT_VARIABLE names ERROR_QUIET)  # The exit status is how many there are.
+                  OUTPUT_VARIABLE names ERROR_QUIET)  # the exit status is the number of test cases
   string(REPLACE ";" "," names "${names}")
-  string(REGEX REPLACE "[][]" "|" names "${names}")  # which lists do not take
+  string(REGEX REPLACE "[][]" "|" names "${names}")  # a list cannot contain brackets
   string(REGEX REPLACE "\n+" ";" names "${names}")
   list(REMOVE_ITEM names "")
   set(${result} ${names} PARENT_SCOPE)

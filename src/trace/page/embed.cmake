@@ -3,7 +3,8 @@
 # Writes a C++ source with the texts of the page's files:
 #   cmake -D OUTPUT=... -D PAGE=... -D STYLE=... "-D SCRIPTS=a.js;b.js" -P embed.cmake
 
-# As a raw string. Compilers must take 65536 bytes of one; no file of the page comes near.
+# Reads a file as a raw string literal of C++. A compiler has to accept literals of 65536 bytes, and each file of the page is much
+# shorter.
 function(embed file variable)
   file(READ ${file} text)
   set(${variable} "R\"penstock(${text})penstock\"" PARENT_SCOPE)

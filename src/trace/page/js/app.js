@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- App: the recording, what of it is seen and marked ---------------------------------------------
+// ---- App: the recording, the part of it that is in view, and what is marked ------------------------
 //
-// What is marked is a target: {event, relatives}, or of a gap {device, place}.
+// A target is what the pointer or a click marks. For an event it is {event, relatives}, for a gap
+// {device, place}.
 
 class App {
   constructor(recording) {
@@ -13,7 +14,7 @@ class App {
       Uint32Array.from(recording.steps.begin.keys()));
     this.hovered = this.pinned = this.selection = this.pointerTime = null;
     this.matching = this.matches = null;
-    this.frames = {count: 0, last: 0, longest: 0};  // milliseconds of drawing
+    this.frames = {count: 0, last: 0, longest: 0};  // drawing times are in milliseconds
     this.hasPayload = new Uint8Array(recording.classes.length);
     for (let i = 0; i < recording.count; ++i) if (recording.value[i] > 0) this.hasPayload[recording.classOf[i]] = 1;
     this.findKnownGaps();
@@ -50,7 +51,8 @@ class App {
     ++this.frames.count;
   }
 
-  // After a change of theme, or of what is searched for: what does not match is faint.
+  // Computes the events' colours again after a change of the theme or of the search. Events that do not
+  // match the search are faint.
   recolour() {
     const back = pack(this.colours.theme.back);
     const mix = (a, b, shift) => Math.round((a >>> shift & 255) * 0.2 + (b >>> shift & 255) * 0.8) << shift;
@@ -176,7 +178,7 @@ class App {
 
   // ---- Steps ---------------------------------------------------------------------------------------
 
-  // The step in the middle of the view, or the one before it; -1: before the first.
+  // Returns the step in the middle of the view, or the one before it. Returns -1 before the first step.
   currentStep() {
     const [begin, end] = this.view.settled();
     return this.steps.firstBeginningAt((begin + end) / 2) - 1;
@@ -187,7 +189,7 @@ class App {
     if (steps.size === 0) return;
     const [begin, end] = this.view.settled();
     const last = steps.size - 1;
-    let place = direction > 0 ? 0 : last;  // of a view of everything
+    let place = direction > 0 ? 0 : last;  // used if the view shows the whole recording
     if (end - begin < this.view.duration) place = Math.min(Math.max(this.currentStep() + direction, 0), last);
     const air = (steps.end[place] - steps.begin[place]) * 0.1;
     this.view.goTo(steps.begin[place] - air, steps.end[place] + air);
@@ -205,7 +207,7 @@ class App {
 
   // ---- Gaps ----------------------------------------------------------------------------------------
 
-  // Of the longest gaps the report knows what the CPU was doing.
+  // The report says for the longest gaps what the CPU was doing.
   findKnownGaps() {
     this.knownGaps = new Map();
     for (const gap of this.recording.report.gaps) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Colours: one for each stage, everywhere the same ----------------------------------------------
+// ---- Colours: a stage has the same colour everywhere on the page -----------------------------------
 
-// Told apart by people who see red and green alike; red itself is kept for idle time.
+// People who cannot tell red from green can tell these colours apart. Red is reserved for idle time.
 const STAGE_COLOURS = ['#4e79a7', '#f28e2b', '#59a14f', '#b07aa1', '#3fb6b2', '#e3b72f', '#9c755f', '#e687b5',
   '#7f8fe0', '#93b83d', '#c4743a', '#5fa8d8'];
 
@@ -18,9 +18,9 @@ class Colours {
     this.readTheme();
   }
 
-  // A stage has the colour that the program gave its range, as in other profilers. Of the others, those
-  // that give a device the most to do come first. The step itself is not one of its stages, and gets a
-  // quiet colour.
+  // A stage has the colour that the program gave to its range, as in other profilers. The other stages
+  // get colours of the palette, those with the most device time first. The step's own range is no stage
+  // and has a quiet colour.
   assignStages() {
     const step = this.recording.report.step_name;
     const {summary} = this.recording;
@@ -36,7 +36,7 @@ class Colours {
     }
   }
 
-  // The page's own colours follow its style sheet, light or dark.
+  // Reads the page's own colours from the style sheet, which has a light and a dark theme.
   readTheme() {
     const style = getComputedStyle(document.documentElement);
     this.theme = {};
@@ -58,13 +58,13 @@ class Colours {
   }
 }
 
-// Black or white, whichever reads better on the colour.
+// Returns black or white, whichever is easier to read on the colour.
 function inkOn(colour) {
   const [red, green, blue] = parseColour(colour).map((part) => (part / 255) ** 2.2);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.28 ? '#10141a' : '#ffffff';
 }
 
-// As a canvas's pixels have it, opaque.
+// Returns the colour, opaque, in the format of a canvas's pixels.
 function pack(colour) {
   const [red, green, blue] = parseColour(colour);
   return (255 << 24 | blue << 16 | green << 8 | red) >>> 0;

@@ -2,12 +2,12 @@
 
 // ---- The recording: columns of numbers, one entry for each event -----------------------------------
 //
-// Events are in the order of their begins. Times are nanoseconds since the recording's begin.
+// Events are ordered by their begins. Times are in nanoseconds since the recording's begin.
 
 function takeText(id) {
   const element = byId(id);
   const text = element.textContent;
-  element.remove();  // the text of a million events is better freed than kept
+  element.remove();  // frees the text, which is large for a million events
   return text;
 }
 
@@ -20,7 +20,8 @@ function takeBytes(id) {
   return bytes;
 }
 
-// Numbers of 7 bits a byte, the lowest first; the top bit says that more follow.
+// Decodes numbers that have 7 bits in each byte, the lowest bits first. The top bit of a byte says that
+// another byte follows.
 function decodeNumbers(bytes, count) {
   const numbers = new Float64Array(count);
   let at = 0;
@@ -37,7 +38,8 @@ function decodeNumbers(bytes, count) {
   return numbers;
 }
 
-// A payload may have 64 bits, of which a number of JavaScript holds 53: the others, exactly.
+// A payload may have 64 bits, but a number of JavaScript is exact up to 53 bits only. Returns the exact
+// values of the larger ones.
 function decodeLarge(bytes, numbers) {
   const large = new Map();
   let at = 0;
@@ -67,7 +69,7 @@ function decodeCorrelations(bytes, count, isOnDevice) {
   return correlations;
 }
 
-// What events of one class have in common, with the text that a search looks at.
+// Returns what the events of one class have in common, and the text that a search looks at.
 function decodeClass(row, summary) {
   const [kind, direction, flags, name, track, domain, stage, works] = row;
   const one = {
@@ -80,7 +82,7 @@ function decodeClass(row, summary) {
   one.label = one.name || plain;
   one.titles = [one.label.toLowerCase(), plain];
   const flagWords = ['pageable', 'synchronous', 'failed'].filter((flag) => one[flag]);
-  // A name may be as long as the file, and have many classes.
+  // Names are cut, because a name may be nearly as long as the file and belong to many classes.
   const names = [one.label.slice(0, 10000), one.domain.slice(0, 1000)];
   one.text = [...names, one.kind, one.direction, ...flagWords].join(' ').toLowerCase();
   return one;
@@ -100,10 +102,10 @@ class Recording {
     this.value = decodeNumbers(values, this.count);
     this.large = decodeLarge(values, this.value);
     this.correlation = decodeCorrelations(takeBytes('column-correlations'), this.count, (i) => this.of(i).onDevice);
-    this.gapsOf = new Map();  // device -> {begin, end}, columns of its idle stretches
+    this.gapsOf = new Map();  // maps a device to the columns {begin, end} of its gaps
     this.findGaps();
     this.findSteps();
-    this.memoryOf = new Map();  // device -> {time, bytes}, columns of what is taken of it from when on
+    this.memoryOf = new Map();  // maps a device to {time, bytes}: from each time on, so many are taken
     this.takeMemory();
   }
 
@@ -122,8 +124,8 @@ class Recording {
     }
   }
 
-  // Where a device did nothing, within the measured time. As in the report, a gap ends with work; and
-  // without steps there is none before the first.
+  // Finds the gaps: the times within the measured time in which a device did nothing. As in the report, a
+  // gap ends where work begins. If there are no steps, the time before a device's first work is no gap.
   findGaps() {
     const {begin, end, steps} = this.report;
     const found = new Map();
@@ -153,8 +155,8 @@ class Recording {
     }
   }
 
-  // Of the thread that takes the most; of steps within steps the outermost. The library's own "next" is
-  // a point in a loop: its steps are from one to the following.
+  // Finds the steps of the thread that has the most of them. Where steps nest, the outermost counts. The
+  // library's own range "next" marks a point of a loop, so a step lasts from one "next" to the following.
   findSteps() {
     const {step_name: name} = this.report;
     const isStep = this.classes.map((one) => one.kind === 'range' && one.name === name && name !== '');
@@ -172,7 +174,8 @@ class Recording {
     this.steps = {begin, end};
   }
 
-  // A call and what it put on streams, each of which has the same correlation; the event itself not.
+  // Returns the other side of an event: for a call what it put on streams, for work on a stream its call.
+  // Both have the same correlation.
   relatives(event) {
     const wanted = this.correlation[event];
     const found = [];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- What an event or a gap is, in words: for the tooltip and the details --------------------------
+// ---- Texts about an event or a gap, for the tooltip and the details --------------------------------
 
-// {title, subtitle, colour, facts: [[what, text]...], relatives: events}
+// Returns {title, subtitle, colour, facts: [[what, text]...], relatives: events}.
 function describe(app, target) {
   return target.event === undefined ? describeGap(app, target) : describeEvent(app, target);
 }
@@ -45,7 +45,7 @@ function transferFacts(recording, event, one) {
   return facts;
 }
 
-// How long after its call something ran, and the other way round.
+// Says how long after its call the work ran, or for a call when its work ran.
 function relativeFacts(recording, event, relatives) {
   if (relatives.length === 0) return [];
   const onDevice = recording.of(event).onDevice;
@@ -70,7 +70,7 @@ function describeGap(app, {device, place}) {
   return {title: `device ${device} idle`, subtitle: 'gap', colour: app.colours.theme.idle, facts, relatives: []};
 }
 
-// Sums over the events that lie in a stretch, as far as they do.
+// Sums up the events of the selected time. An event that is partly outside counts with its part inside.
 function describeSelection(app, {begin, end}) {
   const {recording} = app;
   const sums = new Map();
@@ -111,7 +111,7 @@ function headingOf({title, subtitle, colour}) {
   return make('div', {className: 'heading'}, swatch, make('strong', {}, title), quiet);
 }
 
-// Beside the pointer, where there is room.
+// Shows the tooltip beside the pointer, on the side that has room.
 function showTooltip(app, pointer) {
   const tip = byId('tooltip');
   tip.hidden = app.hovered === null;

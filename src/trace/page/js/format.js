@@ -4,7 +4,7 @@
 
 const DURATION_UNITS = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
 
-// Three significant digits, and no digit before the point lost: 1.23, 12.3, 1234.
+// Returns three significant digits, and always all digits before the point: 1.23, 12.3, 1234.
 function significant(number) {
   const size = Math.abs(number);
   return number.toFixed(size >= 100 || number === 0 ? 0 : size >= 10 ? 1 : 2);
@@ -12,14 +12,14 @@ function significant(number) {
 
 function formatDuration(nanoseconds) {
   for (const [unit, name] of DURATION_UNITS) {
-    // So that 999.96 µs is 1.00 ms and not 1000 µs.
+    // The factor makes 999.96 µs 1.00 ms, not 1000 µs.
     if (Math.abs(nanoseconds) >= unit * 0.9995 || unit === 1) {
       return unit === 1 ? `${Math.round(nanoseconds)} ns` : `${significant(nanoseconds / unit)} ${name}`;
     }
   }
 }
 
-// To the nanosecond: 1.234567 ms.
+// Returns the duration exact to the nanosecond: 1.234567 ms.
 function formatExactly(nanoseconds) {
   for (const [unit, name] of DURATION_UNITS) {
     if (Math.abs(nanoseconds) >= unit || unit === 1) {
@@ -45,7 +45,7 @@ function formatRate(bytesPerSecond) {
 const formatCount = (count) => count.toLocaleString('en-US');
 const formatPercent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
 
-// An element with properties and children: make('button', {className: 'quiet'}, 'Close').
+// Returns an element with properties and children: make('button', {className: 'quiet'}, 'Close').
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);

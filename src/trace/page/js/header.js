@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- The head of the page: where the recording is from, and its headline figures -------------------
+// ---- The head of the page: the origin of the recording, and its main figures -----------------------
 
 function showOrigin(recording) {
   const {origin, dropped, events} = recording.summary;
@@ -55,7 +55,7 @@ function showFigures(app) {
   }
 }
 
-// Of several devices the worst; the table has all.
+// Shows the device with the most idle time. The table has all devices.
 function addDeviceFigures(report, add) {
   if (report.devices.length === 0) return;
   const measured = report.end - report.begin;
@@ -70,7 +70,7 @@ function addDeviceFigures(report, add) {
   if (memory > 0) add('Memory', formatBytes(memory), report.memory.length > 1 ? 'the most of a device' : 'at most');
 }
 
-// The stages that matter most, as far as there is room for them.
+// Shows the stages that matter most. There is room for ten.
 function showLegend(app) {
   for (const name of [...app.colours.stages.keys()].slice(0, 10)) {
     const chip = make('button', {className: 'chip', title: `Mark “${name}”`}, nameCell(app, name));

@@ -2,7 +2,7 @@
 
 // ---- Pointer and keys ------------------------------------------------------------------------------
 
-const CLICK = 4;  // CSS pixels: a shorter drag is a click
+const CLICK = 4;  // in CSS pixels: a drag shorter than this is a click
 
 class Input {
   constructor(app, canvas) {
@@ -69,7 +69,7 @@ class Input {
     this.app.hover(null, null);
   }
 
-  // The event or the gap under the pointer, or close to it.
+  // Returns the event or the gap under the pointer, or else the one close to it.
   targetAt({offsetX, offsetY}) {
     const {app} = this;
     if (offsetY < RULER) return null;
@@ -90,7 +90,7 @@ class Input {
       view.move(event.deltaX / this.canvas.clientWidth);
       return;
     }
-    // A pinch comes as a wheel with the control key, in small steps.
+    // A browser reports a pinch as wheel events with the control key, in small steps.
     const factor = (event.ctrlKey ? 1.01 : 1.0018) ** pixelsOf(event);
     view.zoom(factor, event.offsetX / this.canvas.clientWidth);
     this.app.pointerTime = this.timeAt(event);
@@ -107,7 +107,7 @@ class Input {
   commands() {
     const {app} = this;
     const {view} = app;
-    // Zooms at the pointer where it is over the tracks.
+    // The zoom keeps the place of the pointer if the pointer is over the tracks, else the middle.
     const at = app.pointerTime === null ? 0.5 : (app.pointerTime - view.begin) / view.span;
     const zoomIn = () => view.zoom(1 / 1.6, at, true);
     const zoomOut = () => view.zoom(1.6, at, true);

@@ -2,23 +2,25 @@
 
 // ---- Lanes: events that do not overlap, prepared for drawing at any zoom ---------------------------
 //
-// A frame asks a lane for each pixel at most a few times, and each answer takes O(log n): what is the
-// longest event of a stretch, how much of it is covered. So a frame costs O(pixels), not O(events).
+// For each pixel a frame asks a lane at most a few questions: which event of a time span is the longest,
+// and how much of the span is covered. Each answer takes O(log n), so a frame costs O(pixels), not
+// O(events).
 
 class Lane {
-  // Columns in the order of the begins. `events`: what each is, for whoever draws it.
+  // The columns are ordered by the begins. `events` has the number of each entry, an event's or a gap's.
   constructor(begins, ends, events) {
     this.begin = begins;
     this.end = ends;
     this.events = events;
-    this.covered = new Float64Array(begins.length + 1);  // by all before
+    this.covered = new Float64Array(begins.length + 1);  // by all entries before
     for (let i = 0; i < begins.length; ++i) this.covered[i + 1] = this.covered[i] + (ends[i] - begins[i]);
     this.buildLongest();
   }
 
   get size() { return this.begin.length; }
 
-  // A tournament in an array: node k is the longer of 2k and 2k + 1; leaf i is node size + i.
+  // Builds a tournament tree in an array: node k is the longer one of the nodes 2k and 2k + 1, and leaf i is
+  // node size + i.
   buildLongest() {
     const {size} = this;
     this.winners = new Uint32Array(2 * size);
@@ -32,7 +34,7 @@ class Lane {
     return this.end[b] - this.begin[b] > this.end[a] - this.begin[a] ? b : a;
   }
 
-  // Of the places [from, to), which must not be empty.
+  // Returns the longest of the places [from, to). There must be at least one.
   longest(from, to) {
     let best = from;
     for (let low = from + this.size, high = to + this.size; low < high; low >>= 1, high >>= 1) {
@@ -42,7 +44,7 @@ class Lane {
     return best;
   }
 
-  // The first place whose event ends after `time`.
+  // Returns the first place whose event ends after `time`.
   firstEndingAfter(time) {
     let low = 0;
     let high = this.size;
@@ -54,7 +56,8 @@ class Lane {
     return low;
   }
 
-  // The first place from `from` on whose event begins at `time` or later: soon found where it is near.
+  // Returns the first place from `from` on whose event begins at `time` or later. The search is faster, the
+  // nearer that place is.
   firstBeginningAt(time, from = 0) {
     let step = 1;
     while (from + step < this.size && this.begin[from + step] < time) step *= 2;
@@ -68,7 +71,7 @@ class Lane {
     return low;
   }
 
-  // How much of [begin, end] is covered.
+  // Returns how much of [begin, end] is covered.
   coverage(begin, end) {
     const from = this.firstEndingAfter(begin);
     const to = this.firstBeginningAt(end, from);
@@ -77,7 +80,8 @@ class Lane {
       Math.max(0, this.end[to - 1] - end);
   }
 
-  // The place of the event at `time`, or else of the longest within `tolerance` of it; -1: none.
+  // Returns the place of the event at `time`, or else of the longest event within `tolerance` of `time`.
+  // Returns -1 if there is none.
   placeNear(time, tolerance) {
     const from = this.firstEndingAfter(time);
     if (from < this.size && this.begin[from] <= time) return from;
@@ -87,16 +91,16 @@ class Lane {
   }
 }
 
-// Each event of each track in the lane under those that are still open when it begins.
+// Puts each event of a track into the lane below the events that have not ended when it begins.
 class LaneBuilder {
   constructor(recording) {
     this.recording = recording;
-    this.open = recording.tracks.map(() => []);     // of each track, the ends of its open events
-    this.lanesOf = recording.tracks.map(() => []);  // of each track, the numbers of its lanes
-    this.counts = [];                               // of each lane
+    this.open = recording.tracks.map(() => []);     // for each track, the ends of the events that have not ended
+    this.lanesOf = recording.tracks.map(() => []);  // for each track, the numbers of its lanes
+    this.counts = [];                               // the number of events of each lane
   }
 
-  // Of each track its lanes, the outermost first.
+  // Returns the lanes of each track, the outermost first.
   build() {
     const laneOf = this.assign();
     const {begin, end, count} = this.recording;

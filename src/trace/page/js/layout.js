@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Rows: what stands where, from top to bottom ---------------------------------------------------
+// ---- Rows: the groups, idle rows, memory rows and tracks, from top to bottom -----------------------
 
 const RULER = 26;
 const LANE = 17;
@@ -9,14 +9,14 @@ const GROUP = 22;
 const IDLE = 15;
 const MEMORY = 30;
 
-// {kind: 'group' | 'idle' | 'memory' | 'track', title, y, height, lanes, track or device}, y from the first row's
-// top.
+// Returns the rows, each as {kind: 'group' | 'idle' | 'memory' | 'track', title, y, height, lanes, track or
+// device}. y is the distance from the top of the first row.
 function buildRows(recording) {
   const lanesOf = new LaneBuilder(recording).build();
   const rows = [];
   const addTrack = (track, index) => {
     const lanes = lanesOf[index];
-    // Streams stand under their device's name, and both under their rank's.
+    // The rank and the device need not be repeated: the rows above the track name them.
     const own = track.title.replace(`rank ${track.rank}: `, '');
     const title = own === `device ${track.device}, stream ${track.id}` ? `stream ${track.id}` : own;
     rows.push({kind: 'track', title, track: index, lanes, height: lanes.length * LANE + ROW_GAP});
@@ -61,7 +61,7 @@ function deviceTitle(recording, device) {
   return name ? `device ${device} · ${name}` : `device ${device}`;
 }
 
-// The thread that takes the steps comes first: it is the one to look at.
+// The thread that has the steps comes first, because it is the one to look at.
 function threadsInOrder({tracks, classes, report}, lanesOf, rank) {
   const threads = tracks.map((_, index) => index)
     .filter((index) => !tracks[index].stream && tracks[index].rank === rank && lanesOf[index].length > 0);

@@ -7,12 +7,12 @@ function start() {
   showOrigin(app.recording);
   showFigures(app);
   showLegend(app);
-  // The page is laid out only now: the canvases get their sizes from here.
+  // The page has its layout only now, so the canvases get their sizes here.
   new ResizeObserver(() => app.resize()).observe(byId('stage'));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => app.changeTheme());
   app.resize();
   app.draw();
-  // For tests, and for people who want to know more than the page tells.
+  // Tests use this, and people may look for more than the page shows.
   window.penstockTrace = app;
   window.penstockTrace.openMilliseconds = performance.now();
 }

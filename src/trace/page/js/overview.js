@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Overview: the whole recording in one strip, with the view as a window on it -------------------
+// ---- Overview: a strip with the whole recording, and a window that shows where the view is ---------
 
 class Overview {
   constructor(app, canvas) {
@@ -18,10 +18,10 @@ class Overview {
     this.forget();
   }
 
-  // What it shows has changed: colours, matches.
+  // The strip is painted again, because colours, matches or sizes have changed.
   forget() { this.picture = null; }
 
-  // The recording and the view's margins, as fit() shows them.
+  // The strip has the same times as a view after fit(): the recording with a margin on both sides.
   get begin() { return -this.app.view.margin; }
   get unit() { return (this.app.view.duration + 2 * this.app.view.margin) / this.canvas.width; }
 
@@ -41,7 +41,8 @@ class Overview {
     context.strokeRect(x + this.ratio, this.ratio, until - x - 2 * this.ratio, height - 2 * this.ratio);
   }
 
-  // Of each device a band: as high as it was busy, in the colours of its stages.
+  // Paints a band for each device. It is the higher, the busier the device was, and has the colours of the
+  // stages.
   paint() {
     const picture = make('canvas', {width: this.canvas.width, height: this.canvas.height});
     const context = picture.getContext('2d');
@@ -78,7 +79,7 @@ class Overview {
       const gaps = idle.lanes[0].coverage(begin, begin + this.unit);
       const event = longestWithin(lanes, begin, begin + this.unit);
       if (event < 0) continue;
-      // Outside of the measured time there are no gaps to go by.
+      // There are no gaps outside of the measured time, so the height is fixed there.
       const busy = measured > 0 ? Math.min(Math.max(1 - gaps / measured, 0), 1) : 0.4;
       const bar = Math.max(Math.round(busy * height), this.ratio);
       context.fillStyle = colours.ofClass[recording.classOf[event]];
@@ -86,11 +87,11 @@ class Overview {
     }
   }
 
-  // Drags the window, or moves it to where the pointer is.
+  // The pointer drags the window. A click outside of it moves it there.
   listen() {
     const {canvas, app} = this;
     const timeAt = (pointer) => this.begin + pointer.offsetX * this.ratio * this.unit;
-    let grip = null;  // where the window was taken: time from its begin
+    let grip = null;  // the place at which the window is held, as time from its begin
     canvas.addEventListener('pointerdown', (pointer) => {
       const time = timeAt(pointer);
       const inside = time >= app.view.begin && time <= app.view.end;
@@ -111,7 +112,7 @@ class Overview {
   }
 }
 
-// The longest event of [begin, end] in the lane that is covered most; -1: none.
+// Returns the longest event of [begin, end] in the lane that is covered most, or -1 if there is none.
 function longestWithin(lanes, begin, end) {
   let best = null;
   let most = 0;

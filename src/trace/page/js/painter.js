@@ -5,13 +5,13 @@
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
 class Painter {
-  // `app`: recording, rows, view, colours and what is marked (main.js).
+  // `app` has the recording, the rows, the view, the colours and what is marked (app.js).
   constructor(app, canvas) {
     this.app = app;
     this.canvas = canvas;
     this.context = canvas.getContext('2d', {alpha: false});
     this.strips = new Strips();
-    this.widths = new Map();  // of labels, in CSS pixels
+    this.widths = new Map();  // widths of labels in CSS pixels
     this.resize();
   }
 
@@ -46,7 +46,7 @@ class Painter {
     if (app.view.lowest > 0) this.drawThumb();
   }
 
-  // How far down the view is, where there is more than it shows.
+  // Draws the thumb of a scroll bar.
   drawThumb() {
     const room = this.height - RULER;
     const length = room * room / (room + this.app.view.lowest);
@@ -55,7 +55,7 @@ class Painter {
     this.context.fillRect(this.canvas.width - this.px(5), this.px(y), this.px(4), this.px(length));
   }
 
-  // From a row's y to the canvas's, in CSS pixels.
+  // Converts the y of a row to the y of the canvas, in CSS pixels.
   top(y) { return RULER + y - this.app.view.scroll; }
 
   laneTop(row, lane) { return this.top(row.y) + (row.kind === 'idle' ? 2 : 3) + lane * LANE; }
@@ -76,7 +76,8 @@ class Painter {
     return this.context.createPattern(tile, 'repeat');
   }
 
-  // What stands behind the events: rows, the edges of the steps, what is not measured.
+  // Draws what is behind the events: the rows, the edges of the steps, and shade over the times that are not
+  // measured.
   drawGround(rows) {
     const {context} = this;
     const {theme} = this.app.colours;
@@ -101,7 +102,7 @@ class Painter {
     context.fillRect(this.scale.pixelAt(end), 0, width, this.canvas.height);
   }
 
-  // Steps that are wide enough to be told apart.
+  // Calls `act` for the steps that are wide enough to be told apart.
   forEachStep(act) {
     const {steps} = this.app;
     const last = this.scale.timeAt(this.canvas.width);
@@ -112,7 +113,7 @@ class Painter {
       if (until - from >= this.px(12)) {
         act(from, until, place);
         ++place;
-      } else {  // on to the next that may be
+      } else {  // skips to the next step that may be wide enough
         place = Math.max(steps.firstBeginningAt(this.scale.timeAt(from + this.px(12)), place), place + 1);
       }
     }
@@ -126,7 +127,7 @@ class Painter {
       row.lanes.forEach((lane, index) => {
         const y = this.laneTop(row, index);
         const addBox = (place, x, width) => boxes.push({row, lane, place, x, y: this.px(y), width});
-        // The pauses between kernels are no news: idle time is as faint as it is rare.
+        // Short pauses between kernels are normal, so a pixel of the idle row may be as faint as it is idle.
         const least = row.kind === 'idle' ? 0 : 0.3;
         lines.push({row, y, line: this.strips.addLane(lane, this.scale, this.colourIn(row, lane), least, addBox)});
       });
@@ -139,8 +140,8 @@ class Painter {
     for (const box of boxes) this.drawBox(box);
   }
 
-  // As high as the device's memory is taken, the peak of the whole recording being all of the row. Within a
-  // pixel the highest level counts.
+  // Draws how much of the device's memory is taken. The height of the row stands for the peak of the whole
+  // recording. Within a pixel the highest level counts.
   drawMemory(row) {
     const {context, app} = this;
     const {time, bytes} = app.recording.memoryOf.get(row.device);
@@ -148,7 +149,7 @@ class Painter {
     const top = this.px(this.top(row.y) + 3);
     const height = this.px(MEMORY);
     const last = Math.min(this.scale.pixelAt(app.recording.duration), this.canvas.width);
-    const columns = new Map();  // pixel -> highest level there
+    const columns = new Map();  // maps a pixel to the highest level within it
     context.fillStyle = `${app.colours.theme.work}b0`;
     for (let i = 0; i < time.length; ++i) {
       const from = Math.max(this.scale.pixelAt(time[i]), 0);
@@ -176,7 +177,7 @@ class Painter {
   drawBox({row, lane, place, x, y, width}) {
     const {context, app} = this;
     const height = this.px(this.laneHeight(row));
-    const inner = width - (width > this.px(4) ? 1 : 0);  // so that neighbours are told apart
+    const inner = width - (width > this.px(4) ? 1 : 0);  // leaves a pixel between neighbours
     if (row.kind === 'idle') {
       context.fillStyle = `${app.colours.theme.idle}26`;
       context.fillRect(x, y, inner, height);
@@ -200,7 +201,7 @@ class Painter {
     context.globalAlpha = 1;
   }
 
-  // As much of it as there is room for, from the left edge of what is seen.
+  // Draws as much of the text as there is room for, from the left edge of the visible part of the box.
   drawText(text, x, y, width, height, colour) {
     const left = Math.max(x, 0) + this.px(4);
     const room = Math.min(x + width, this.canvas.width) - left - this.px(3);
@@ -213,7 +214,7 @@ class Painter {
     this.context.fillText(shown, left, y + height / 2 + this.ratio * 0.5, room);
   }
 
-  // Where an event or a gap is drawn, in CSS pixels of the canvas; null: not in any row.
+  // Returns where an event or a gap is drawn, in CSS pixels of the canvas. Returns null if no row has it.
   boxOf(target) {
     const row = target.event === undefined ?
       this.app.rows.find((one) => one.kind === 'idle' && one.device === target.device) :
@@ -236,7 +237,7 @@ class Painter {
     });
   }
 
-  // Pin, pointer, what belongs to them, and the selection.
+  // Draws what is pinned, what is under the pointer, the relatives of both, and the selection.
   drawMarks() {
     const {context, app} = this;
     const {theme} = app.colours;
@@ -263,7 +264,7 @@ class Painter {
     context.strokeRect(x - 0.5, this.px(box.y) - 0.5, Math.max(until - x, this.px(2)), this.px(box.height) + 1);
   }
 
-  // A line from each call to what it put on a stream.
+  // Draws lines between a call and its work on streams.
   drawRelatives(target, colour) {
     const {context} = this;
     const from = this.boxOf(target);

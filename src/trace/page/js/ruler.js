@@ -2,14 +2,15 @@
 
 // ---- The ruler over the tracks: times, steps, matches of the search, the selection's length --------
 
-// 1, 2 or 5 times a power of ten.
+// Returns 1, 2 or 5 times a power of ten, the smallest that is not less than `atLeast`.
 function roundStep(atLeast) {
   const power = 10 ** Math.floor(Math.log10(atLeast));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= atLeast * 0.999);
 }
 
-// The ticks of a view: {anchor, unit, digits, times}. Far from zero and zoomed in, labels count from
-// an anchor, which stands in the corner at their left: a label never has more than five digits or so.
+// Returns the ticks of a view: {anchor, size, unit, digits, times}. If the view is far from zero and zoomed
+// in, the labels count from an anchor, which is shown in the corner at their left. So a label has five
+// digits or so at most.
 function ticksOf(view, pixels) {
   const step = Math.max(roundStep(view.span * 90 / Math.max(pixels, 90)), 1);
   const anchor = Math.abs(view.begin) > 2000 * step ? Math.floor(view.begin / (1000 * step)) * 1000 * step : 0;
@@ -48,7 +49,7 @@ Painter.prototype.drawRuler = function () {
   context.fillRect(0, height - 1, this.canvas.width, 1);
 };
 
-// One mark for each pixel that has matches.
+// Draws one mark for each pixel that has matches.
 Painter.prototype.drawMatches = function (height) {
   const {context, app} = this;
   if (app.matches === null) return;
@@ -93,7 +94,7 @@ Painter.prototype.drawPointer = function (height) {
   context.fillText(text, left + this.px(5), height / 2);
 };
 
-// The first place of a column whose key is not less; keys rise.
+// Returns the first place of a column whose key is not less than `value`. The keys must be ascending.
 function firstAtLeast(column, key, value) {
   let low = 0;
   let high = column.length;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Search: by what a class of events is called; so a million events cost a few milliseconds ------
+// ---- Search: it tests the classes of events, so a million events cost a few milliseconds -----------
 
-// Every part of a query must be true: a "name in quotes" is the whole of a name; another word stands
-// anywhere in name, kind, direction, domain, flags; a -word stands nowhere there.
+// Every part of a query must match. A "name in quotes" matches a whole name. Another word matches if it is
+// anywhere in the name, kind, direction, domain or flags, and a -word matches if it is not there.
 function matcherOf(query) {
   const parts = query.toLowerCase().match(/"[^"]+"|\S+/g);
   if (parts === null) return null;
@@ -26,7 +26,7 @@ class Search {
         this.set('');
         this.box.blur();
       }
-      key.stopPropagation();  // letters are text here, no commands
+      key.stopPropagation();  // here letters are text, not commands
     });
     byId('previous-match').addEventListener('click', () => this.go(-1));
     byId('next-match').addEventListener('click', () => this.go(1));
@@ -54,7 +54,7 @@ class Search {
     app.recolour();
   }
 
-  // From the pinned match, or else from the middle of the view.
+  // Goes to the next match from the pinned match, or else from the middle of the view.
   go(direction) {
     const {app} = this;
     if (!app.matches?.length) return;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Strips: the events that are too short for a box, one pixel high for each lane -----------------
+// ---- Strips: the events that are too short for a box -----------------------------------------------
 //
-// A pixel shows the colour of its longest event, as strong as the pixel is covered. Pixels stand on a
-// grid of time that does not move with the view, so that nothing flickers while it is dragged.
+// A lane has a line of pixels, which is drawn as high as the lane. A pixel has the colour of its longest
+// event, and is the stronger, the more of its time is covered. Pixels begin at fixed times, which do not
+// move with the view, so nothing flickers while the view is dragged.
 
-const BOX = 4;  // device pixels; shorter events are drawn into the strip
+const BOX = 4;  // in device pixels: shorter events are drawn into the strip
 
 class Strips {
   constructor() {
@@ -16,7 +17,7 @@ class Strips {
     this.lines = 0;
   }
 
-  // `lines`: at most so many lanes will come.
+  // `lines` is the largest number of lanes that will be added.
   start(width, lines) {
     if (this.image === null || this.image.width !== width || this.image.height < lines) {
       this.canvas.width = width;
@@ -28,9 +29,9 @@ class Strips {
     this.lines = 0;
   }
 
-  // Draws what of the lane is seen into the next line, whose number it returns, and gives what is
-  // long enough for a box to `addBox(place, x, width)`. `colour(place)`: packed. `least`: how strong a
-  // pixel is, 0 ... 1, that has anything at all.
+  // Draws the visible part of the lane into the next line and returns the number of that line. Calls
+  // `addBox(place, x, width)` for the events that are long enough for a box. `colour(place)` returns a packed
+  // colour. `least`, 0 ... 1, is the strength of a pixel that is hardly covered.
   addLane(lane, scale, colour, least, addBox) {
     this.least = least;
     const line = this.lines++;
@@ -62,13 +63,13 @@ class Strips {
     }
   }
 
-  // All the short events that begin in one pixel's time. Returns the place after them.
+  // Adds all short events that begin within one pixel. Returns the place after them.
   addPixel(lane, place, line, scale, colour) {
     const {width} = this.image;
     const cell = Math.floor(lane.begin[place] / scale.unit);
     const edge = (cell + 1) * scale.unit;
     let next = Math.max(lane.firstBeginningAt(edge, place), place + 1);
-    // As events do not overlap, only the last can be a long one.
+    // Events of a lane do not overlap, so only the last one can be long.
     if (next - place > 1 && lane.end[next - 1] - lane.begin[next - 1] >= scale.unit) --next;
     const x = cell - scale.firstCell;
     if (x >= 0 && x < width) {
@@ -89,7 +90,7 @@ class Strips {
   }
 }
 
-// From times to device pixels. `unit`: nanoseconds a pixel.
+// Converts times to device pixels and back. `unit` is the nanoseconds of a pixel.
 class Scale {
   constructor(view, pixels) {
     this.unit = view.span / pixels;

@@ -2,15 +2,15 @@
 
 // ---- Findings and tables ---------------------------------------------------------------------------
 
-const MOST_ROWS = 1000;  // of a table at once
+const MOST_ROWS = 1000;  // more rows of a table are not shown
 
 const text = (title, value) => ({title, value, show: value, numeric: false});
 const number = (title, value, show) => ({title, value, show: (row) => show(value(row)), numeric: true});
 const yes = (flag) => flag ? 'yes' : '';
 const note = (words) => make('p', {className: 'nothing'}, words);
 
-// Of each table its rows, its columns, by which one it is sorted at first (falling), and what a click
-// on a row does.
+// Returns the tables. Each has rows, columns, the column by which it is sorted at first (descending), and
+// the function that a click on a row calls.
 function tablesOf(app) {
   const {report} = app.recording;
   const measured = Math.max(report.end - report.begin, 1);
@@ -68,7 +68,7 @@ function nameCell(app, name) {
   return make('span', {}, swatch, name);
 }
 
-// "synchronous-copy" as a heading.
+// Returns the name of a rule as a heading: "Synchronous copy" for "synchronous-copy".
 const ruleTitle = (rule) => rule[0].toUpperCase() + rule.slice(1).replaceAll('-', ' ');
 
 class Panel {

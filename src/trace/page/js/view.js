@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- The view: which stretch of time is seen, and how far down -------------------------------------
+// ---- The view: the times that are visible, and how far down the page is scrolled -------------------
 
-const SHORTEST = 20;  // nanoseconds across the whole view
+const SHORTEST = 20;  // the least width of a view, in nanoseconds
 
 class View {
   constructor(duration, onChange) {
     this.duration = Math.max(duration, SHORTEST);
     this.onChange = onChange;
     this.scroll = 0;
-    this.lowest = 0;  // how far it can be scrolled down
+    this.lowest = 0;  // the largest value of `scroll`
     this.target = null;
     this.fitAtOnce();
   }
@@ -20,7 +20,7 @@ class View {
   fitAtOnce() { this.set(-this.margin, this.duration + this.margin); }
   fit() { this.goTo(-this.margin, this.duration + this.margin); }
 
-  // Keeps the span where it can, moves it to where there is something.
+  // Returns the span, moved and shortened so far that it lies within the recording and its margins.
   clamp(begin, end) {
     const longest = this.duration + 2 * this.margin;
     const span = Math.min(Math.max(end - begin, SHORTEST), longest);
@@ -35,7 +35,7 @@ class View {
     this.onChange();
   }
 
-  // As set(), in a fifth of a second, so that the eye can follow.
+  // Does the same as set() within a fifth of a second, so that the eye can follow.
   goTo(begin, end) {
     const target = this.clamp(begin, end);
     if (matchMedia('(prefers-reduced-motion: reduce)').matches) {
@@ -46,14 +46,15 @@ class View {
     this.onChange();
   }
 
-  // One frame of goTo(). True while there is more to come.
+  // Makes one frame of goTo(). Returns true while more frames follow.
   advance(now) {
     if (this.target === null) return false;
     const {from, to} = this.target;
     this.target.started ??= now;
     const part = Math.min((now - this.target.started) / 200, 1);
     const eased = 1 - (1 - part) ** 3;
-    // Spans change by factors, not by differences: a zoom looks even. The ends follow so that both arrive.
+    // The span changes by a factor in each frame, so that a zoom looks even. The begin moves so that both
+    // ends arrive at the same time.
     const [oldSpan, newSpan] = [from[1] - from[0], to[1] - to[0]];
     const span = oldSpan * (newSpan / oldSpan) ** eased;
     const moved = oldSpan === newSpan ? eased : (oldSpan - span) / (oldSpan - newSpan);
@@ -68,7 +69,7 @@ class View {
 
   settled() { return this.target === null ? [this.begin, this.end] : this.target.to; }
 
-  // `at`: 0 ... 1 of the width, the place that stays.
+  // `at`, 0 ... 1 of the width, is the place that keeps its time.
   zoom(factor, at = 0.5, smoothly = false) {
     const [begin, end] = this.settled();
     const [low, high] = this.clamp(0, (end - begin) * factor);
@@ -90,14 +91,14 @@ class View {
     this.onChange();
   }
 
-  // With a quarter of it as air on both sides, at least.
+  // Goes to [begin, end] with a margin of a quarter of its length on both sides.
   show(begin, end) {
     const span = Math.max((end - begin) * 1.5, SHORTEST);
     const middle = (begin + end) / 2;
     this.goTo(middle - span / 2, middle + span / 2);
   }
 
-  // Moves there without a change of the zoom, unless it is too long or too short to be seen.
+  // Moves the view to [begin, end] without a zoom, unless that is too long or too short to be visible.
   reveal(begin, end) {
     const [from, to] = this.settled();
     const length = end - begin;
