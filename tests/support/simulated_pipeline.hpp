@@ -18,6 +18,7 @@ namespace penstock::test {
 struct SimulatedTimes {
   double source = 1, consumer = 1, copy = 0.1;
   double places = 1e9;    ///< sources that can work at a time; more share the time
+  bool in_turn = false;   ///< more wait for a place instead, in the order in which they came
   double computes = 0;    ///< the part of `source` that is on a core
   double queue_only = 0;  ///< the device takes that long, and the loop does not wait for it
 };
@@ -93,6 +94,7 @@ class SimulatedPipeline {
         next.filled = std::max(next.filled, worker);
       }
     } else {
+      if (times.in_turn) next.fill = wait_for_place(times, next.opened) + times.source;
       next.filled = earliest() = next.opened + next.fill;
     }
     next.staged = std::max(next.filled, before(1).staged);
@@ -111,6 +113,15 @@ class SimulatedPipeline {
     next.worked = next.begun + (queues ? times.queue_only : times.consumer);
     next.turned = queues ? next.taken + 0.01 : next.worked;
     finish(next, times);
+  }
+
+  /// The time that a source waits which comes at `now`.
+  double wait_for_place(const SimulatedTimes& times, double now) {
+    places_.resize(static_cast<std::size_t>(times.places), 0.0);
+    double& place = *std::min_element(places_.begin(), places_.end());
+    const double wait = std::max(0.0, place - now);
+    place = now + wait + times.source;
+    return wait;
   }
 
   void finish(const Batch& next, const SimulatedTimes& times) {
@@ -163,7 +174,8 @@ class SimulatedPipeline {
   detail::Timeline timeline_;
   std::unique_ptr<detail::Tuner> tuner_;
   detail::TuneSettings settings_;
-  std::vector<double> free_;  // when each worker is
+  std::vector<double> free_;    // when each worker is
+  std::vector<double> places_;  // when each place is
   std::deque<Batch> done_;
   std::deque<Ended> ended_;
   std::uint64_t order_ = 0;

@@ -169,6 +169,7 @@ class Tuner {
   static double source_time(const FinishedBatch& batch) {
     return static_cast<double>(batch.times.source_time());
   }
+  double mean_source();
   static TuneSettings plus(TuneSettings settings, const TuneSettings& lost) {
     for (const auto knob : kKnobs) settings.*knob += lost.*knob;
     return settings;
@@ -245,8 +246,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   const auto costs = replay_.costs().all();
   if (costs.size() < BatchCosts::kMinBatches) return false;
   period_ = replay_.costs().period();
-  source_ = medians_.of(costs.size(),
-                        [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source); });
+  source_ = mean_source();
   latest_source_ = std::max(source_, median(fresh.last(kWindow / 2), &source_time));
   consumer_ = 0;
   for (const RecordedBatch& cost : costs)
@@ -258,6 +258,23 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   for (Rest& rest : rests_) rest.left = std::max(0, rest.left - 1);
   ++since_down_;
   return true;
+}
+
+/// Returns the mean time in the source of the loaded batches, without those that took far longer
+/// than most. It is no median: where three of four workers are served at once and the fourth waits
+/// for all of them, the median is the time of a worker that shares nothing.
+inline double Tuner::mean_source() {
+  constexpr double kFarLonger = 4;  // workers that share a resource differ less
+  const auto costs = replay_.costs().all();
+  const auto time = [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source); };
+  const double most = kFarLonger * medians_.of(costs.size(), time);
+  double sum = 0, count = 0;
+  for (std::size_t k = 0; k < costs.size(); ++k) {
+    if (time(k) > most) continue;
+    sum += time(k);
+    ++count;
+  }
+  return sum / std::max(1.0, count);
 }
 
 // ---- Judge --------------------------------------------------------------------------------------
