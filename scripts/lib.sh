@@ -218,13 +218,13 @@ build_rest() {
   cmake --build --preset "$1" --target "${rest[@]}" -- -k 0
 }
 
-# build_headers PRESET THIRD: a third of the sources that include one header alone (0, 1 or 2), and all that
+# build_headers PRESET SIXTH: a sixth of the sources that include one header alone (0 to 5), and all that
 # include penstock.hpp, which includes the others.
 build_headers() {
   local sources
   mapfile -t sources < <(ninja -C "build/$1" -t targets all |
     sed -nE 's/^(.*header_(tests|options)[a-z_]*\.dir\/.*\.o): .*/\1/p' | sort |
-    awk -v third="$2" '/\/penstock_(alone|poisoned)/ || NR % 3 == third')
+    awk -v sixth="$2" '/\/penstock_(alone|poisoned)/ || NR % 6 == sixth')
   [[ ${#sources[@]} -gt 0 ]] && cmake --build --preset "$1" --target "${sources[@]}" -- -k 0
 }
 

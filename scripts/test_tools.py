@@ -23,7 +23,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-HEADER_TESTS = r"header_(tests|options)[a-z_]*\.dir/.*\.o$"  # scripts/lib.sh compiles them by thirds
+HEADER_TESTS = r"header_(tests|options)[a-z_]*\.dir/.*\.o$"  # scripts/lib.sh compiles them by sixths
 PROGRAM_RULES = ("EXECUTABLE_LINKER", "SHARED_LIBRARY_LINKER", "MODULE_LIBRARY_LINKER", "STATIC_LIBRARY_LINKER")
 
 
