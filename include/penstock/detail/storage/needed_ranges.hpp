@@ -39,7 +39,7 @@ class NeededRanges {
 
   /// `file` has to outlive the call of ask().
   void add(const File& file, FileRange range) noexcept {
-    if (range.bytes == 0 || (&file == file_ && joins_last(range))) return;
+    if (range.bytes == 0 || (joins_ && &file == file_ && joins_last(range))) return;
     if (&file != file_ || count_ == ranges_.size()) pass();
     file_ = &file;
     ranges_[count_++] = range;
@@ -66,7 +66,8 @@ class NeededRanges {
   }
 
   const Due due_;
-  const File* file_ = nullptr;  // that the ranges are of
+  const bool joins_ = due_ != Due::max();  // Else nothing is fetched, and each read is told.
+  const File* file_ = nullptr;             // that the ranges are of
   std::size_t count_ = 0;
   std::array<FileRange, 256> ranges_;  // only the first have values
 };
