@@ -47,8 +47,8 @@ class FolderReader {
   /// std::runtime_error, whose text says why but does not name the file.
   virtual std::span<const std::byte> read(std::string_view file,
                                           std::vector<std::byte>& scratch) const = 0;
-  /// Fetches these files ahead, without waiting. They will be read at about `due`; the epoch of the
-  /// clock: nobody knows when. A hint: it has no errors. The names are valid during the call.
+  /// Fetches these files ahead, without waiting. They will be read at about `due`, as
+  /// FileReader::will_need() has it. A hint: it has no errors. The names are valid during the call.
   virtual void will_need(std::span<const std::string_view> files,
                          std::chrono::steady_clock::time_point due) const noexcept = 0;
 };

@@ -6,11 +6,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <penstock/remote.hpp>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -332,6 +335,140 @@ TEST_CASE("Client: credentials that have expired are renewed once", "[remote]") 
   const auto before = client.stats().requests;
   CHECK(reads(file, f.all, 1000, 1000));
   CHECK(client.stats().requests == before + 1);
+}
+
+namespace {
+
+/// A cache of 1 MB in slots of 16 KiB.
+Options cached(const TemporaryDirectory& directory) {
+  Options options = small();
+  options.cache = {.directory = directory / "cache", .bytes = 1 << 20, .slot_bytes = 16 << 10};
+  return options;
+}
+
+/// Reads until nothing is missing: the cache is filled by a thread.
+template <class Read>
+bool comes_from_cache(const Client& client, const Read& read) {
+  return eventually([&] {
+    const auto before = client.stats().cache_misses;
+    const auto requests = client.stats().requests;
+    return read() && client.stats().cache_misses == before && client.stats().requests == requests;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("Client: what was read once comes from the cache, also for the next client", "[remote]") {
+  Fixture f;
+  const TemporaryDirectory directory;
+  {
+    const Client client(cached(directory));
+    const File file = client.file(f.server.url("/files/a.bin"));
+    CHECK(comes_from_cache(client, [&] { return reads(file, f.all, 1000, 300'000); }));
+    CHECK(client.stats().from_cache >= 300'000);
+  }
+  const Client client(cached(directory));
+  const File file = client.file(f.server.url("/files/a.bin"));
+  CHECK(reads(file, f.all, 1000, 300'000));
+  CHECK(client.stats().requests == 1);  // to open it
+  CHECK(client.stats().from_cache == 300'000);
+  CHECK(client.stats().cache_hits == 19);
+
+  // A larger read than the cache, and one that begins elsewhere.
+  CHECK(reads(file, f.all, 0, 3'000'000));
+  CHECK(reads(file, f.all, 2000, 300'000));
+  const FileRange range{1000, 300'000};
+  const auto before = client.stats().requests;
+  file.will_need({&range, 1}, SteadyClock::now());  // It is there.
+  const FileRange another{2'500'000, 100'000};
+  file.will_need({&another, 1}, penstock::remote::later);  // Nothing is fetched.
+  CHECK(reads(file, f.all, 1000, 300'000));
+  CHECK(client.stats().requests == before);
+  CHECK(client.stats().from_ahead == 0);
+
+  const auto changed = random_bytes(3'000'000, 9);
+  f.server.replace("a.bin", changed);
+  CHECK(reads(client.file(f.server.url("/files/a.bin")), changed, 1000, 300'000));
+  CHECK(client.stats().cache_errors + client.stats().cache_damaged == 0);
+}
+
+TEST_CASE("Client: a file that is announced takes the place of others in the cache", "[remote]") {
+  Fixture f;
+  const TemporaryDirectory directory;
+  Options options = cached(directory);
+  options.cache.bytes = 2 * options.cache.slot_bytes;
+  const Client client(options);
+  const File file = client.file(f.server.url("/files/a.bin"));
+  const FileRange first{1'000, 16'000}, second{50'000, 16'000}, third{90'000, 16'000};
+  const auto read = [&](const FileRange& range) {
+    return reads(file, f.all, range.offset, static_cast<std::size_t>(range.bytes));
+  };
+  CHECK(comes_from_cache(client, [&] { return read(first) && read(second); }));
+  const std::vector<FileRange> order{third, first, third, first};
+  file.will_need(order, penstock::remote::later);
+  CHECK(read(third));  // It goes to the place of the second one.
+  CHECK(read(first));
+  CHECK(eventually([&] {
+    const auto before = client.stats().cache_hits;
+    return read(third) && client.stats().cache_hits > before;
+  }));
+  const auto misses = client.stats().cache_misses;
+  CHECK(read(first));
+  CHECK(client.stats().cache_misses == misses);
+  CHECK(read(second));
+  CHECK(client.stats().cache_misses == misses + 1);
+}
+
+TEST_CASE("Client: objects of a folder come from the cache from the second time on", "[remote]") {
+  Fixture f;
+  f.server.put("b.bin", random_bytes(100'000, 5));
+  const TemporaryDirectory directory;
+  Options options = cached(directory);
+  options.cache.bytes = 8 << 20;
+  const Client client(options);
+  const auto folder = client.folder(f.server.url("/files/"));
+  std::vector<std::byte> scratch;
+  const auto read = [&] {
+    const auto large = folder->read("a.bin", scratch);
+    const bool is_right = std::ranges::equal(large, f.all);
+    return is_right && std::ranges::equal(folder->read("b.bin", scratch), random_bytes(100'000, 5));
+  };
+  CHECK(comes_from_cache(client, read));
+  const std::vector<std::string_view> names{"a.bin", "b.bin", "c.bin"};
+  folder->will_need(names, penstock::remote::later);
+  CHECK(read());
+  // A later client asks for the version that there is.
+  f.server.replace("b.bin", random_bytes(100'000, 6));
+  const Client other(options);
+  CHECK(std::ranges::equal(other.folder(f.server.url("/files/"))->read("b.bin", scratch),
+                           random_bytes(100'000, 6)));
+}
+
+TEST_CASE("Client: without room for the cache it reads as without one", "[remote]") {
+  Fixture f;
+  const TemporaryDirectory directory;
+  Options options = cached(directory);
+  options.cache.directory = "/dev/null/cache";
+  const Client client(options);
+  const File file = client.file(f.server.url("/files/a.bin"));
+  for (int i = 0; i < 2; ++i) CHECK(reads(file, f.all, 1000, 300'000));
+  CHECK(client.stats().cache_errors == 1);
+  CHECK(client.stats().cache_hits == 0);
+}
+
+TEST_CASE("Client: a cache with options out of their range", "[remote]") {
+  const TemporaryDirectory directory;
+  const auto client = [&](std::uint64_t bytes, std::size_t slot_bytes) {
+    Options options;
+    options.cache = {.directory = directory / "c", .bytes = bytes, .slot_bytes = slot_bytes};
+    return Client(options);
+  };
+  CHECK_THROWS_AS(client(0, 4096), std::invalid_argument);
+  CHECK_THROWS_AS(client(4095, 4096), std::invalid_argument);
+  CHECK_THROWS_AS(client(1 << 20, 4095), std::invalid_argument);
+  CHECK_THROWS_AS(client(std::uint64_t{1} << 60, 4096), std::invalid_argument);
+  CHECK(!std::filesystem::exists(directory / "c"));
+  CHECK(client(4096, 4096).stats().cache_errors == 0);
 }
 
 }  // namespace penstock::test

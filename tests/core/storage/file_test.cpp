@@ -297,6 +297,17 @@ TEST_CASE("PackedFile::will_need asks its File for ranges, neighbours together",
   CHECK(made.memory->calls == 0);
 }
 
+TEST_CASE("PackedFile::will_need tells each read for which it is too early", "[file]") {
+  const Pack made(2000);
+  const PackedFile pack(File{made.memory});
+  const auto alone = [&](std::uint64_t i) {
+    return std::pair(std::uint64_t{made.place(i).offset}, std::uint64_t{made.place(i).bytes});
+  };
+  pack.will_need(Indices{12, 11, 13, 11}, Time::max());
+  CHECK(made.memory->ranges == Asked{alone(12), alone(11), alone(13), alone(11)});
+  CHECK(made.memory->due == Time::max());
+}
+
 // ---- RecordFile
 
 TEST_CASE("RecordFile numbers records through Files of any kind", "[file]") {

@@ -249,6 +249,7 @@ PENSTOCK_INLINE void FileFolder::will_need(
     std::span<const std::uint64_t> indices,
     std::chrono::steady_clock::time_point due) const noexcept {
   if (files_->reader) return detail::ask_reader(*files_, indices, due);
+  if (due == std::chrono::steady_clock::time_point::max()) return;
   for (const std::uint64_t index : indices) try {
       if (index >= files_->size()) continue;
       const detail::ReadOnlyFile file = detail::open_file(*files_, index);

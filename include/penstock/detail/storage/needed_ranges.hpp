@@ -19,8 +19,8 @@ class NeededRanges {
   using Due = std::chrono::steady_clock::time_point;
 
   /// Asks for the samples `indices` that are below `size`: of up to 1,024 at a time, each file for
-  /// what it has of them, in the order of their numbers. `add_place(index, ranges)` calls
-  /// ranges.add().
+  /// what it has of them, in the order of their numbers. With the last time of the clock, tells the
+  /// files of each sample in the order of `indices`. `add_place(index, ranges)` calls ranges.add().
   template <class AddPlace>
   static void ask(std::span<const std::uint64_t> indices, std::uint64_t size, Due due,
                   const AddPlace& add_place) noexcept {
@@ -30,7 +30,7 @@ class NeededRanges {
       const auto some = std::span(memory).first(std::min(indices.size(), memory.size()));
       std::ranges::copy(indices.first(some.size()), some.begin());
       indices = indices.subspan(some.size());
-      std::ranges::sort(some);
+      if (ranges.joins_) std::ranges::sort(some);
       for (const std::uint64_t index : some)
         if (index < size) add_place(index, ranges);
     }
@@ -39,7 +39,7 @@ class NeededRanges {
 
   /// `file` has to outlive the call of ask().
   void add(const File& file, FileRange range) noexcept {
-    if (range.bytes == 0 || (&file == file_ && joins_last(range))) return;
+    if (range.bytes == 0 || (joins_ && &file == file_ && joins_last(range))) return;
     if (&file != file_ || count_ == ranges_.size()) pass();
     file_ = &file;
     ranges_[count_++] = range;
@@ -66,7 +66,8 @@ class NeededRanges {
   }
 
   const Due due_;
-  const File* file_ = nullptr;  // that the ranges are of
+  const bool joins_ = due_ != Due::max();  // Else nothing is fetched, and each read is told.
+  const File* file_ = nullptr;             // that the ranges are of
   std::size_t count_ = 0;
   std::array<FileRange, 256> ranges_;  // only the first have values
 };
