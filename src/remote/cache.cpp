@@ -13,6 +13,7 @@
 #include <optional>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/storage/crc32c.hpp>
+#include <penstock/detail/storage/store_file.hpp>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -111,10 +112,14 @@ CachePolicy::Item Cache::item_of(const CacheKey& key) noexcept {
   return mix64(mix64(key.version[0] ^ key.offset) ^ key.version[1]);
 }
 
-/// Under the lock.
+/// Under the lock. Of a key without bytes, their number does not count.
 CachePolicy::Slot Cache::find(const CacheKey& key) const noexcept {
   const CachePolicy::Slot slot = policy_.slot_of(item_of(key));
-  return slot == CachePolicy::no_slot || entries_[slot].key != key ? CachePolicy::no_slot : slot;
+  if (slot == CachePolicy::no_slot) return slot;
+  const CacheKey& here = entries_[slot].key;
+  const bool is_it = here.version == key.version && here.offset == key.offset &&
+                     (key.bytes == 0 || here.bytes == key.bytes);
+  return is_it ? slot : CachePolicy::no_slot;
 }
 
 /// Takes what this process and others have added to the index. Under the lock.
@@ -144,23 +149,26 @@ void Cache::look(bool locked) noexcept {
   count(counters_.cache_damaged, damaged);
 }
 
-bool Cache::read(const CacheKey& key, std::span<std::byte> target) noexcept {
-  CachePolicy::Slot slot = CachePolicy::no_slot;
-  std::uint32_t checksum = 0;
-  if (!broken_) {
-    const std::lock_guard lock(mutex_);
-    policy_.read(item_of(key));
+/// The range is read now: where it is, and its entry.
+CachePolicy::Slot Cache::look_up(const CacheKey& key, Entry& entry) noexcept {
+  if (broken_) return CachePolicy::no_slot;
+  const std::lock_guard lock(mutex_);
+  policy_.read(item_of(key));
+  CachePolicy::Slot slot = find(key);
+  if (slot == CachePolicy::no_slot) {
+    look(false);
     slot = find(key);
-    if (slot == CachePolicy::no_slot) {
-      look(false);
-      slot = find(key);
-    }
-    if (slot != CachePolicy::no_slot) checksum = entries_[slot].checksum;
   }
+  if (slot != CachePolicy::no_slot) entry = entries_[slot];
+  return slot;
+}
+
+bool Cache::read_slot(CachePolicy::Slot slot, const Entry& entry,
+                      std::span<std::byte> target) noexcept {
   if (slot != CachePolicy::no_slot) {
     try {
       if (slots_.read(slot * header_.slot_bytes, target) == target.size() &&
-          penstock::detail::crc32c(target) == checksum) {
+          penstock::detail::crc32c(target) == entry.checksum) {
         count(counters_.cache_hits);
         count(counters_.from_cache, target.size());
         return true;
@@ -168,10 +176,24 @@ bool Cache::read(const CacheKey& key, std::span<std::byte> target) noexcept {
     } catch (const std::system_error&) {
       count(counters_.cache_errors);
     }
-    drop_damaged(key, checksum);
+    drop_damaged(entry.key, entry.checksum);
   }
   count(counters_.cache_misses);
   return false;
+}
+
+bool Cache::read(const CacheKey& key, std::span<std::byte> target) noexcept {
+  Entry entry;
+  const CachePolicy::Slot slot = look_up(key, entry);
+  return read_slot(slot, entry, target);
+}
+
+bool Cache::read(CacheKey& key, std::vector<std::byte>& scratch) {
+  Entry entry;
+  key.bytes = 0;
+  const CachePolicy::Slot slot = look_up(key, entry);
+  key.bytes = entry.key.bytes;
+  return read_slot(slot, entry, penstock::detail::room_in(scratch, key.bytes));
 }
 
 bool Cache::has(const CacheKey& key) noexcept {
@@ -185,12 +207,12 @@ void Cache::will_read(const CacheKey& key) noexcept try {
 } catch (const std::bad_alloc&) {  // A hint has no errors.
 }
 
-void Cache::offer(const CacheKey& key, std::span<const std::byte> bytes) noexcept {
+void Cache::offer(const CacheKey& key, std::span<const std::byte> bytes, bool replace) noexcept {
   if (broken_ || Clock::now().time_since_epoch().count() < paused_until_) return;
   {
     const std::lock_guard lock(mutex_);
     const auto item = item_of(key);
-    if (find(key) != CachePolicy::no_slot) return;
+    if (!replace && find(key) != CachePolicy::no_slot) return;
     if (policy_.slot_of(item) == CachePolicy::no_slot && !policy_.place_for(item)) return;
   }
   Buffer buffer = buffers_.take(bytes.size());
@@ -199,7 +221,7 @@ void Cache::offer(const CacheKey& key, std::span<const std::byte> bytes) noexcep
   {
     const std::lock_guard lock(jobs_mutex_);
     if (job_count_ == jobs_.size()) return;
-    jobs_[(first_job_ + job_count_++) % jobs_.size()] = {key, std::move(buffer)};
+    jobs_[(first_job_ + job_count_++) % jobs_.size()] = {key, std::move(buffer), replace};
   }
   jobs_changed_.notify_all();
 }
@@ -249,7 +271,7 @@ void Cache::store(const Job& job) noexcept try {
   {
     const std::lock_guard lock(mutex_);
     look(true);
-    if (broken_ || find(job.key) != CachePolicy::no_slot) return;
+    if (broken_ || (!job.replace && find(job.key) != CachePolicy::no_slot)) return;
     compact();
     const auto item = item_of(job.key);
     record.slot = policy_.slot_of(item);

@@ -65,11 +65,14 @@ class Cache {
 
   /// Fills the target, which has `key.bytes` bytes. False: it has any bytes.
   bool read(const CacheKey& key, std::span<std::byte> target) noexcept;
+  /// The same for a range whose size is not known: sets `key.bytes`, and makes `scratch` larger if
+  /// it is too small.
+  bool read(CacheKey& key, std::vector<std::byte>& scratch);
   /// Whether read() would find it.
   bool has(const CacheKey& key) noexcept;
   /// These are the bytes of the range, which read() did not find. They are copied, and written
-  /// later.
-  void offer(const CacheKey& key, std::span<const std::byte> bytes) noexcept;
+  /// later. `replace`: also where the range is there.
+  void offer(const CacheKey& key, std::span<const std::byte> bytes, bool replace = false) noexcept;
   /// Behind what was announced before, this will be read.
   void will_read(const CacheKey& key) noexcept;
   /// Returns when what was offered so far is written, or dropped.
@@ -83,12 +86,15 @@ class Cache {
   struct Job {
     CacheKey key;
     Buffer bytes;
+    bool replace = false;
   };
   class DirectoryLock;
 
   static CachePolicy::Item item_of(const CacheKey& key) noexcept;
   void open();
   CachePolicy::Slot find(const CacheKey& key) const noexcept;
+  CachePolicy::Slot look_up(const CacheKey& key, Entry& entry) noexcept;
+  bool read_slot(CachePolicy::Slot slot, const Entry& entry, std::span<std::byte> target) noexcept;
   void look(bool locked) noexcept;
   void write_jobs() noexcept;
   void store(const Job& job) noexcept;

@@ -243,7 +243,8 @@ void Reactor::succeeded(Part& part, Attempt& attempt, bool by_hedge) noexcept {
   // The time of the request that was made first: the late ones would be missing otherwise.
   const Attempt& first = part.primary != nullptr ? *part.primary : attempt;
   // By the bytes that were asked for, as hedge_time(): how many there are is not known before.
-  transfers_.latencies.add(part.target.size() - attempt.from(), Clock::now() - first.started());
+  if (!attempt.unchanged())
+    transfers_.latencies.add(part.target.size() - attempt.from(), Clock::now() - first.started());
   if (part.opening) {
     try {
       part.etag = attempt.head().etag();
@@ -255,6 +256,7 @@ void Reactor::succeeded(Part& part, Attempt& attempt, bool by_hedge) noexcept {
       return;
     }
     part.total = attempt.total();
+    part.unchanged = attempt.unchanged();
   }
   const std::size_t from = attempt.from();
   if (by_hedge) {

@@ -30,25 +30,33 @@ class RemoteFolder final : public FolderReader {
   const std::string& name() const noexcept override { return name_; }
   std::span<const std::byte> read(std::string_view file,
                                   std::vector<std::byte>& scratch) const override;
-  /// Fetches nothing; with the time `later` it tells the cache what is read.
+  /// Fetches nothing; with the time `later` it tells the cache what is read: of files of several
+  /// slots only the first one, until they have been read once.
   void will_need(std::span<const std::string_view> files,
                  std::chrono::steady_clock::time_point due) const noexcept override;
 
  private:
-  /// What is known of an object, since it was read.
+  /// An object that is in the cache, or was; the server has confirmed it since the folder was made.
   struct Known {
     ObjectVersion version;
     std::uint64_t size = 0;
   };
+  struct Fetched {
+    std::span<std::byte> bytes;
+    std::string etag;
+  };
   struct Hash {
     std::size_t operator()(const ObjectVersion& id) const noexcept { return id[0]; }
   };
+  using Object = std::shared_ptr<const RemoteObject>;
 
-  std::span<const std::byte> read_object(RemoteObject opened,
-                                         std::vector<std::byte>& scratch) const;
   RemoteObject object_of(std::string_view file) const;
+  std::optional<Fetched> fetch(Object object, std::size_t begin,
+                               std::vector<std::byte>& scratch) const;
+  std::span<const std::byte> read_by_cache(Cache& cache, RemoteObject object,
+                                           std::vector<std::byte>& scratch) const;
   std::optional<Known> known(const ObjectVersion& id) const;
-  bool read_from(Cache& cache, const Known& object, std::vector<std::byte>& scratch) const;
+  void remember(const ObjectVersion& id, const Known& object) const;
 
   const std::shared_ptr<Session> session_;
   const Location prefix_;

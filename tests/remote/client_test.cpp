@@ -437,11 +437,113 @@ TEST_CASE("Client: objects of a folder come from the cache from the second time 
   const std::vector<std::string_view> names{"a.bin", "b.bin", "c.bin"};
   folder->will_need(names, penstock::remote::later);
   CHECK(read());
-  // A later client asks for the version that there is.
+}
+
+TEST_CASE("Client: a folder is served from the cache in the next run, but for what has changed",
+          "[remote]") {
+  Fixture f;
+  f.server.put("b.bin", random_bytes(100'000, 5));
+  const TemporaryDirectory directory;
+  Options options = cached(directory);
+  options.cache.bytes = 8 << 20;
+  std::vector<std::byte> scratch;
+  const auto read = [&](const FolderReader& folder, std::uint64_t seed) {
+    const bool is_right = std::ranges::equal(folder.read("a.bin", scratch), f.all);
+    return is_right &&
+           std::ranges::equal(folder.read("b.bin", scratch), random_bytes(100'000, seed));
+  };
+  const auto fill = [&](std::uint64_t seed) {
+    const Client client(options);
+    const auto folder = client.folder(f.server.url("/files/"));
+    CHECK(comes_from_cache(client, [&] { return read(*folder, seed); }));
+    return client.stats();
+  };
+  fill(5);
+  const auto unchanged = [&] { return f.server.requests("\" 304 "); };
+  {
+    const Client client(options);
+    const auto folder = client.folder(f.server.url("/files/"));
+    CHECK(read(*folder, 5));
+    CHECK(client.stats().requests == 2);  // Each object is asked for once, without its bytes.
+    CHECK(client.stats().bytes == 0);
+    CHECK(client.stats().cache_misses == 0);
+    CHECK(eventually([&] { return unchanged() == 2; }));
+    CHECK(read(*folder, 5));
+    CHECK(client.stats().requests == 2);
+  }
+  // The size is the same, but not the ETag.
   f.server.replace("b.bin", random_bytes(100'000, 6));
-  const Client other(options);
-  CHECK(std::ranges::equal(other.folder(f.server.url("/files/"))->read("b.bin", scratch),
-                           random_bytes(100'000, 6)));
+  const auto stats = fill(6);
+  CHECK(stats.bytes == 100'000);
+  CHECK(eventually([&] { return unchanged() == 3; }));
+  {
+    const Client client(options);
+    CHECK(read(*client.folder(f.server.url("/files/")), 6));
+    CHECK(client.stats().bytes == 0);
+    CHECK(client.stats().cache_damaged + client.stats().cache_errors == 0);
+  }
+}
+
+TEST_CASE("Client: an object that is announced before it was read takes the place of others",
+          "[remote]") {
+  Fixture f;
+  for (int i = 0; i < 3; ++i)
+    f.server.put((std::to_string(i) + ".bin").c_str(), random_bytes(10'000, 20 + i));
+  const TemporaryDirectory directory;
+  Options options = cached(directory);
+  options.cache.bytes = 2 * options.cache.slot_bytes;
+  const Client client(options);
+  const auto folder = client.folder(f.server.url("/files/"));
+  std::vector<std::byte> scratch;
+  const auto read = [&](int i) {
+    return std::ranges::equal(folder->read(std::to_string(i) + ".bin", scratch),
+                              random_bytes(10'000, 20 + i));
+  };
+  CHECK(comes_from_cache(client, [&] { return read(0) && read(1); }));
+  const std::vector<std::string_view> order{"2.bin", "0.bin", "2.bin", "0.bin"};
+  folder->will_need(order, penstock::remote::later);
+  CHECK(read(2));  // It goes to the place of the second one.
+  CHECK(read(0));
+  CHECK(comes_from_cache(client, [&] { return read(2) && read(0); }));
+  const auto misses = client.stats().cache_misses;
+  CHECK(read(1));
+  CHECK(client.stats().cache_misses == misses + 1);
+}
+
+TEST_CASE("Client: what is in the cache is not fetched ahead", "[remote]") {
+  Fixture f;
+  const auto all = random_bytes(6'000'000, 12);
+  f.server.put("long.bin", all);
+  const TemporaryDirectory directory;
+  Options options = cached(directory);
+  options.cache.slot_bytes = 4096;
+  options.cache.bytes = 8 << 20;
+  {
+    // More pieces than one look at the cache takes.
+    const Client client(options);
+    const File file = client.file(f.server.url("/files/long.bin"));
+    CHECK(comes_from_cache(client, [&] { return reads(file, all, 1000, 5'000'000); }));
+    const auto before = client.stats().requests;
+    const FileRange range{1000, 5'000'000};
+    file.will_need({&range, 1}, SteadyClock::now());
+    CHECK(reads(file, all, 5'500'000, 1000));  // Requests begin in their order.
+    CHECK(client.stats().requests == before + 1);
+  }
+  options.cache.directory = directory / "small";
+  options.cache.bytes = 10 << 12;
+  const Client client(options);
+  const File file = client.file(f.server.url("/files/long.bin"));
+  const FileRange range{2000, 40 << 12};
+  const auto read = [&] { return reads(file, all, range.offset, range.bytes); };
+  CHECK(eventually([&] {
+    const auto before = client.stats().cache_hits;
+    return read() && client.stats().cache_hits == before + 10;
+  }));
+  file.will_need({&range, 1}, SteadyClock::now());
+  const auto before = client.stats();
+  CHECK(read());
+  CHECK(client.stats().from_ahead - before.from_ahead == 30 << 12);
+  CHECK(client.stats().from_cache - before.from_cache == 10 << 12);
 }
 
 TEST_CASE("Client: without room for the cache it reads as without one", "[remote]") {
