@@ -93,7 +93,8 @@ class FileFolder {
                               FileFolderOptions options = {});
 
   /// The same for files that `reader` reads. Their names are those of the list, without a leading
-  /// "./". Throws std::invalid_argument for nullptr.
+  /// "./". Throws std::invalid_argument for nullptr, and StoreError also for a name with a
+  /// directory "..", and for a URL: they would lead out of the folder.
   static FileFolder from_list(std::shared_ptr<const FolderReader> reader,
                               const std::filesystem::path& list, FileFolderOptions options = {});
 
@@ -103,7 +104,8 @@ class FileFolder {
   static FileFolder from_files(const std::vector<std::filesystem::path>& files,
                                const std::vector<std::int32_t>& labels = {},
                                FileFolderOptions options = {});
-  /// The same for files that `reader` reads. Also throws std::invalid_argument for nullptr.
+  /// The same for files that `reader` reads. Also throws std::invalid_argument for nullptr, for a
+  /// name with a directory "..", and for a URL.
   static FileFolder from_files(std::shared_ptr<const FolderReader> reader,
                                const std::vector<std::string>& files,
                                const std::vector<std::int32_t>& labels = {},

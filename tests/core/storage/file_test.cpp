@@ -609,6 +609,23 @@ TEST_CASE("FileFolder: what a reader throws, and an empty file, is an error of t
   const auto refused = [&](const auto& call) { return thrown<std::invalid_argument>(call); };
   CHECK_THAT(refused([&] { FileFolder::from_files(reader, {"a/"}); }),
              Mentions("\"a/\" is no path of a file"));
+  const TemporaryDirectory directory;
+  for (const std::string name : {"../a.jpg", "cat/../../a.jpg", "./../a.jpg", "cat/..",
+                                 "http://host/a.jpg", "s3://bucket/a.jpg"}) {
+    INFO(name);
+    CHECK_THAT(refused([&] {
+                 FileFolder::from_files(reader, {"cat/a.jpg", name});
+               }),
+               Mentions('"' + name + "\" is no path of a file within the folder"));
+    write_file(directory / "list", "cat/a.jpg\n" + name + "\t1\n");
+    CHECK_THAT(
+        thrown<StoreError>([&] { FileFolder::from_list(reader, directory / "list"); }),
+        Mentions("list: line 2, \"" + name) && Mentions("must be the path of a file within the"));
+    CHECK(FileFolder::from_list(directory / "list").size() == 2);  // Of this machine it may be.
+  }
+  const std::vector<std::string> allowed{"..a.jpg", "cat/...", "cat/http://a.jpg", "/a://b",
+                                         "://a"};
+  CHECK(FileFolder::from_files(reader, allowed).size() == allowed.size());
   CHECK_THAT(refused([&] { FileFolder::from_files(nullptr, names); }), Mentions("no reader"));
   CHECK_THAT(refused([&] { FileFolder::from_list(nullptr, "list"); }), Mentions("no reader"));
 }
