@@ -215,20 +215,32 @@ void Cache::offer(const CacheKey& key, std::span<const std::byte> bytes, bool re
     if (!replace && find(key) != CachePolicy::no_slot) return;
     if (policy_.slot_of(item) == CachePolicy::no_slot && !policy_.place_for(item)) return;
   }
-  Buffer buffer = buffers_.take(bytes.size());
+  Buffer buffer;
+  do buffer = buffers_.take(bytes.size());
+  while (!buffer && options_.wait && drain());
   if (!buffer) return;
   std::memcpy(buffer.data(), bytes.data(), bytes.size());
   {
     const std::lock_guard lock(jobs_mutex_);
     if (job_count_ == jobs_.size()) return;
     jobs_[(first_job_ + job_count_++) % jobs_.size()] = {key, std::move(buffer), replace};
+    ++offered_;
   }
   jobs_changed_.notify_all();
+  if (options_.wait) drain();
 }
 
-void Cache::drain() {
+bool Cache::is_full() noexcept {
+  const std::lock_guard lock(mutex_);
+  return policy_.is_full();
+}
+
+bool Cache::drain() noexcept {
   std::unique_lock lock(jobs_mutex_);
-  jobs_changed_.wait(lock, [this] { return job_count_ == 0 && !writing_; });
+  const std::uint64_t all = offered_;
+  if (ended_ >= all) return false;
+  jobs_changed_.wait(lock, [&] { return ended_ >= all; });
+  return true;
 }
 
 void Cache::write_jobs() noexcept {
@@ -244,12 +256,11 @@ void Cache::write_jobs() noexcept {
       const Job job = std::move(jobs_[first_job_]);
       first_job_ = (first_job_ + 1) % jobs_.size();
       --job_count_;
-      writing_ = true;
       lock.unlock();
       store(job);
     }
     lock.lock();
-    writing_ = false;
+    ++ended_;
     jobs_changed_.notify_all();
   }
 }
@@ -291,6 +302,7 @@ void Cache::store(const Job& job) noexcept try {
   const std::lock_guard lock(mutex_);
   index_.append(record);
   look(true);
+  count(counters_.to_cache, record.key.bytes);
 } catch (const std::exception&) {
   failed();
 }

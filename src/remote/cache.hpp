@@ -71,12 +71,14 @@ class Cache {
   /// Whether read() would find it.
   bool has(const CacheKey& key) noexcept;
   /// These are the bytes of the range, which read() did not find. They are copied, and written
-  /// later. `replace`: also where the range is there.
+  /// later; with CacheOptions::wait, before this returns. `replace`: also where the range is there.
   void offer(const CacheKey& key, std::span<const std::byte> bytes, bool replace = false) noexcept;
   /// Behind what was announced before, this will be read.
   void will_read(const CacheKey& key) noexcept;
-  /// Returns when what was offered so far is written, or dropped.
-  void drain();
+  /// Returns when what was offered so far is written, or dropped. False: it was already.
+  bool drain() noexcept;
+  /// Whether each slot has a range.
+  bool is_full() noexcept;
 
  private:
   struct Entry {
@@ -121,7 +123,8 @@ class Cache {
   std::condition_variable jobs_changed_;
   std::vector<Job> jobs_;  // a ring
   std::size_t first_job_ = 0, job_count_ = 0;
-  bool writing_ = false, stopping_ = false;
+  std::uint64_t offered_ = 0, ended_ = 0;  // jobs
+  bool stopping_ = false;
   std::thread writer_;
 };
 

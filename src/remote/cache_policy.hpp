@@ -108,6 +108,8 @@ class CachePolicy {
   }
 
   bool is_free(Slot slot) const noexcept { return nexts_[slot] == kFree; }
+  /// Whether no slot is free.
+  bool is_full() const noexcept { return heap_.empty() || !is_free(heap_.front()); }
 
  private:
   // What is to come in place of a number of a read.

@@ -54,7 +54,7 @@ std::shared_ptr<Session> make_session(Options&& options) {
 
 Client::Client(Options options) : session_(make_session(std::move(options))) {}
 
-File Client::file(const std::string& url) const {
+std::shared_ptr<const FileReader> Client::open(const std::string& url) const {
   const Location location = session_->stores.locate(url);
   RemoteObject object;
   object.name = location.printable();
@@ -66,8 +66,7 @@ File Client::file(const std::string& url) const {
     object.url = location.url();
     object.authorizer = authorizer_of(signatures);
   }
-  return File(
-      std::make_shared<const RemoteFile>(session_, std::move(object), std::move(signatures)));
+  return std::make_shared<const RemoteFile>(session_, std::move(object), std::move(signatures));
 }
 
 std::shared_ptr<const FolderReader> Client::folder(const std::string& url) const {
@@ -114,6 +113,8 @@ Stats Client::stats() const {
           .cache_misses = get(counters.cache_misses),
           .from_cache = get(counters.from_cache),
           .cache_damaged = get(counters.cache_damaged),
+          .to_cache = get(counters.to_cache),
+          .cache_full = session_->cache && session_->cache->is_full(),
           .cache_errors = get(counters.cache_errors),
           .limit = session_->transfers.limit.limit(),
           .latency_p50 = latencies.quantile(0.5).value_or(Clock::duration{}),

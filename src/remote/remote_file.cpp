@@ -207,9 +207,13 @@ void RemoteFile::will_need(std::span<const FileRange> ranges,
                            std::chrono::steady_clock::time_point due) const noexcept {
   if (!session_->owner.is_this()) return;
   Cache* const cache = version_ ? session_->cache_of_reads() : nullptr;
-  std::array<FileRange, 64> to_fetch;
+  std::array<FileRange, 256> to_fetch;
   std::size_t count = 0;
   const auto fetch = [&](const FileRange& range) {
+    if (count > 0 && range.offset == to_fetch[count - 1].offset + to_fetch[count - 1].bytes) {
+      to_fetch[count - 1].bytes += range.bytes;
+      return;
+    }
     to_fetch[count++] = range;
     if (count < to_fetch.size()) return;
     session_->ahead.fetch(object_, to_fetch, due);

@@ -101,6 +101,10 @@ struct CacheOptions {
   /// 4 KiB to 1 GiB. A range that is read takes a slot for each `slot_bytes` of it; one below a
   /// 64th of a slot is not kept.
   std::size_t slot_bytes = std::size_t{128} << 10;
+  /// A read returns when what it has brought is in the cache, or is not kept: to fill it ahead.
+  /// Else it is written later, and what waits is bounded; the rest, and what waits at the end of
+  /// the client, is dropped.
+  bool wait = false;
 };
 
 /// A time for will_need() of stores and files: too late for bytes to be fetched, but the cache is
@@ -152,6 +156,8 @@ struct Stats {
   /// Entries that were dropped since their bytes, or their records of the index, had another
   /// checksum.
   std::uint64_t cache_damaged = 0;
+  std::uint64_t to_cache = 0;  ///< bytes that were written to it
+  bool cache_full = false;     ///< each slot has a range
   /// Of files of the cache. After an error in writing, nothing is written for 10 seconds; without
   /// an index, the client goes on without the cache. Reads do not fail by it.
   std::uint64_t cache_errors = 0;
@@ -197,7 +203,7 @@ class Client {
   /// URL; RemoteError, whose text names the URL, when the server does not serve it or serves no
   /// ranges; std::runtime_error where there are no credentials. What reads of the file throw is a
   /// RemoteError too, whose text has the status, the number of attempts and the time.
-  File file(const std::string& url) const;
+  File file(const std::string& url) const { return File(open(url)); }
 
   /// Reads whole files below `url`, which ends in a slash, for FileFolder: one request without
   /// a range for a file of up to 256 KiB or for which the scratch has room, and no request before;
@@ -221,6 +227,7 @@ class Client {
   void cancel() noexcept;
 
  private:
+  std::shared_ptr<const FileReader> open(const std::string& url) const;
   Location folder_at(const std::string& url) const;
 
   std::shared_ptr<Session> session_;
