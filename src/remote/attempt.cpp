@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "origin.hpp"
+#include "receive_heap.hpp"
 #include "service_error.hpp"
 
 namespace penstock::remote {
 namespace {
 
-/// libcurl's default of 16 KiB costs about half of the throughput.
-constexpr long kReceiveBuffer = 512L << 10;
 constexpr long kRedirects = 5;
 /// Of the body of an error; a longer one ends the connection.
 constexpr std::size_t kDiscard = std::size_t{64} << 10;

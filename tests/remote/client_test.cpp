@@ -2,6 +2,8 @@
 
 // penstock::remote against a real server that misbehaves: right bytes or one named error.
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "server.hpp"
+#include "support/sanitized.hpp"
 #include "support/thrown.hpp"
 
 namespace penstock::test {
@@ -335,6 +338,33 @@ TEST_CASE("Client: credentials that have expired are renewed once", "[remote]") 
   const auto before = client.stats().requests;
   CHECK(reads(file, f.all, 1000, 1000));
   CHECK(client.stats().requests == before + 1);
+}
+
+TEST_CASE("Client: requests take no new memory for what libcurl receives in", "[remote]") {
+  if (PENSTOCK_TEST_SANITIZED) return;  // The sanitizers have another malloc.
+  Fixture f;
+  Options options = small();
+  options.max_requests = 16;
+  const Client client(options);
+  const File file = client.file(f.server.url("/files/a.bin"));
+  std::vector<std::byte> target(100'000);
+  const auto faults = [&] {
+    ::rusage use{};
+    ::getrusage(RUSAGE_SELF, &use);
+    return use.ru_minflt;
+  };
+  const auto read = [&] {
+    for (std::uint64_t i = 0; i < 2000; i += 20) {
+      std::vector<FileRange> ranges;
+      for (std::uint64_t k = i; k < i + 20; ++k) ranges.push_back({k * 13 % 20 * 140'000, 100'000});
+      file.will_need(ranges);
+      for (const FileRange& range : ranges) file.read(range.offset, target);
+    }
+  };
+  read();
+  const auto before = faults();
+  read();
+  CHECK(faults() - before < 2000);  // A new buffer has 25 for each.
 }
 
 namespace {
