@@ -51,7 +51,7 @@ std::span<const std::byte> RemoteFolder::read(std::string_view file,
 }
 
 /// Reads the object into `scratch`, from `begin` on. nullopt: it still has the ETag that it had.
-std::optional<RemoteFolder::Fetched> RemoteFolder::fetch(Object object, std::size_t begin,
+std::optional<RemoteFolder::Fetched> RemoteFolder::fetch(const Object& object, std::size_t begin,
                                                          std::vector<std::byte>& scratch) const {
   if (scratch.size() < begin + kFirstBytes) scratch.resize(begin + kFirstBytes);
   PartGroup first(session_->transfers, object);

@@ -51,7 +51,7 @@ class RemoteFolder final : public FolderReader {
   using Object = std::shared_ptr<const RemoteObject>;
 
   RemoteObject object_of(std::string_view file) const;
-  std::optional<Fetched> fetch(Object object, std::size_t begin,
+  std::optional<Fetched> fetch(const Object& object, std::size_t begin,
                                std::vector<std::byte>& scratch) const;
   std::span<const std::byte> read_by_cache(Cache& cache, RemoteObject object,
                                            std::vector<std::byte>& scratch) const;

@@ -48,11 +48,9 @@ class PathText {
 inline bool leaves_folder(std::string_view path) {
   const std::size_t scheme = path.find("://");
   if (scheme != std::string_view::npos && scheme > 0 && path.find('/') == scheme + 1) return true;
-  while (!path.empty()) {
-    const std::string_view part = path.substr(0, path.find('/'));
-    if (part == "..") return true;
-    path.remove_prefix(std::min(part.size() + 1, path.size()));
-  }
+  for (std::size_t at = path.find(".."); at != std::string_view::npos; at = path.find("..", at + 1))
+    if ((at == 0 || path[at - 1] == '/') && (at + 2 == path.size() || path[at + 2] == '/'))
+      return true;
   return false;
 }
 
