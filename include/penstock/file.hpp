@@ -45,7 +45,9 @@ class FileReader {
   /// not name the file.
   virtual std::size_t read(std::uint64_t offset, std::span<std::byte> target) const = 0;
   /// Fetches these ranges ahead, without waiting. They will be read at about `due`; the epoch of
-  /// the clock: nobody knows when. A hint: it has no errors.
+  /// the clock: nobody knows when; the last time of the clock: much later, so that nothing should
+  /// be fetched now, but they are read in this order. A store gives each range as it will be read;
+  /// of a file of this machine, neighbours as one. A hint: it has no errors.
   virtual void will_need(std::span<const FileRange> ranges,
                          std::chrono::steady_clock::time_point due) const noexcept = 0;
   /// The descriptor of a file of this machine; -1 for another one.
@@ -75,7 +77,9 @@ class File {
     return reader_->read(offset, target);
   }
   /// Asks for these ranges ahead, without waiting for them. They will be read at about `due`; the
-  /// epoch of the clock: nobody knows when. A hint: it has no errors.
+  /// epoch of the clock: nobody knows when; the last time of the clock: much later, so that nothing
+  /// is fetched now, but whoever keeps a cache knows what is read, in this order. A hint: it has no
+  /// errors.
   void will_need(std::span<const FileRange> ranges,
                  std::chrono::steady_clock::time_point due = {}) const noexcept {
     reader_->will_need(ranges, due);

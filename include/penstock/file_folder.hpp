@@ -47,8 +47,8 @@ class FolderReader {
   /// std::runtime_error, whose text says why but does not name the file.
   virtual std::span<const std::byte> read(std::string_view file,
                                           std::vector<std::byte>& scratch) const = 0;
-  /// Fetches these files ahead, without waiting. They will be read at about `due`; the epoch of the
-  /// clock: nobody knows when. A hint: it has no errors. The names are valid during the call.
+  /// Fetches these files ahead, without waiting. They will be read at about `due`, as
+  /// FileReader::will_need() has it. A hint: it has no errors. The names are valid during the call.
   virtual void will_need(std::span<const std::string_view> files,
                          std::chrono::steady_clock::time_point due) const noexcept = 0;
 };
@@ -93,7 +93,8 @@ class FileFolder {
                               FileFolderOptions options = {});
 
   /// The same for files that `reader` reads. Their names are those of the list, without a leading
-  /// "./". Throws std::invalid_argument for nullptr.
+  /// "./". Throws std::invalid_argument for nullptr, and StoreError also for a name with a
+  /// directory "..", and for a URL: they would lead out of the folder.
   static FileFolder from_list(std::shared_ptr<const FolderReader> reader,
                               const std::filesystem::path& list, FileFolderOptions options = {});
 
@@ -103,7 +104,8 @@ class FileFolder {
   static FileFolder from_files(const std::vector<std::filesystem::path>& files,
                                const std::vector<std::int32_t>& labels = {},
                                FileFolderOptions options = {});
-  /// The same for files that `reader` reads. Also throws std::invalid_argument for nullptr.
+  /// The same for files that `reader` reads. Also throws std::invalid_argument for nullptr, for a
+  /// name with a directory "..", and for a URL.
   static FileFolder from_files(std::shared_ptr<const FolderReader> reader,
                                const std::vector<std::string>& files,
                                const std::vector<std::int32_t>& labels = {},

@@ -53,7 +53,8 @@ class StoreError : public std::runtime_error {
 /// `will_need(indices)` asks the system to have these samples in memory soon. A hint: it does not
 /// wait, and ignores errors and indices that are not below size(). A store may have
 /// `will_need(indices, due)`, too, which gets the time of std::chrono::steady_clock at which the
-/// samples will be read; its epoch: nobody knows when.
+/// samples will be read; its epoch: nobody knows when; its last time: much later, in this order, so
+/// that nothing is fetched now (penstock::remote::later is for its cache).
 template <class T>
 concept Store = requires(const T& store, std::uint64_t i, std::vector<std::byte>& scratch,
                          std::span<const std::uint64_t> indices) {

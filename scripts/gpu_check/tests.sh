@@ -32,6 +32,8 @@ benchmarks() {
     if [[ ! -x $program || -n $dry_run && -x ${program}_emulated ]]; then program+=_emulated; fi
     if [[ -n $dry_run && $source == *.cu ]] && ! has_gpu; then
       echo "$name needs a GPU: not tried"
+    elif [[ $name == remote_benchmark && ! -x $program && ! -x /usr/sbin/nginx ]]; then
+      echo "$name needs an nginx: not tried"
     elif [[ ! -x $program ]]; then
       echo "FAILED: $name was not built" && result=1
     else
@@ -51,6 +53,7 @@ benchmark() {
   case $1 in
     trace_overhead_benchmark) words=(1) ;;
     batch_norm_benchmark) ;;
+    remote_benchmark) words=(5) && if [[ -n $dry_run ]]; then words=(1 parts objects); fi ;;
     store_benchmark) words=("$build" "$(scaled 1000 64)" "$(scaled 3 1)") ;;
     tune_benchmark) words=(--decisions) && if [[ -n $dry_run ]]; then words+=(source); fi ;;
     *)

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock-pack: makes a PackedFile from a folder, from tar files or from another pack.
+// penstock-pack: makes a PackedFile from a folder, from tar files or from another pack; or fills a
+// cache with what is at a server.
 //
 //   penstock-pack imagenet/train -o train.pack
 //   penstock-pack train-0000.tar train-0001.tar -o train.pack
 //   penstock-pack imagenet/train -o small.pack --max-side 256 --quality 90
 //   penstock-pack imagenet/train -o raw.pack --max-side 256 --raw
+//   penstock-pack s3://bucket/imagenet/train/ -o train.pack
+//   penstock-pack s3://bucket/train.pack --fill-cache /nvme/cache --cache-bytes 500000000000
 //   penstock-pack --verify train.pack
 //
 // Exit status: 0: done; 1: something cannot be read or written, or is damaged; 2: wrong arguments;
@@ -37,7 +40,7 @@ int parse(int argc, char** argv, Arguments& arguments) {
       "or verifies packs. Interrupted, the same command continues.",
       "penstock-pack");
   app.add_option("source", arguments.options.sources,
-                 "a directory, tar files or a pack; with --verify, packs")
+                 "a directory, tar files or a pack, also as URLs; with --verify, packs")
       ->required();
   auto* const output = app.add_option("-o,--output", arguments.options.output, "the pack to make");
   app.add_flag("--verify", arguments.verify,
@@ -60,6 +63,23 @@ int parse(int argc, char** argv, Arguments& arguments) {
          "--allow-missing-end", arguments.options.source.allow_missing_end,
          "a tar may end without the zeros that end one; it may then be cut between two members")
       ->excludes("--verify");
+#ifdef PENSTOCK_PACK_WITH_REMOTE
+  auto& cache = arguments.options.source.cache;
+  auto* const fill =
+      app.add_option("--fill-cache", cache.directory,
+                     "makes no pack: reads URLs, until the cache in this directory is full")
+          ->excludes("--verify")
+          ->excludes(output);
+  auto* const bytes =
+      app.add_option("--cache-bytes", cache.bytes, "CacheOptions::bytes of who reads it")
+          ->transform(penstock::programs::whole_number(1))
+          ->needs(fill);
+  fill->needs(bytes);
+  app.add_option("--slot-bytes", cache.slot_bytes, "CacheOptions::slot_bytes of who reads it")
+      ->transform(penstock::programs::whole_number(4096, std::uint64_t{1} << 30))
+      ->capture_default_str()
+      ->needs(fill);
+#endif
 #ifdef PENSTOCK_PACK_WITH_IMAGES
   auto* const side =
       app.add_option("--max-side", arguments.options.recode.max_side,
@@ -79,14 +99,21 @@ int parse(int argc, char** argv, Arguments& arguments) {
       ->needs(side)
       ->excludes(raw);
 #endif
-  app.add_option("--threads", arguments.options.threads, "threads that read and encode")
+  app.add_option("--threads", arguments.options.threads,
+                 "threads that read and encode; for URLs 32, if there are fewer processors")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.footer(
       "Exit status: 0 done; 1 something cannot be read or written, or is damaged; 2 wrong "
       "arguments; 130 interrupted.");
   if (const auto status = penstock::programs::parse(app, argc, argv)) return *status;
-  if (arguments.verify || !arguments.options.output.empty()) return -1;
+  pack::PackOptions& options = arguments.options;
+  if (app.count("--threads") == 0 && std::ranges::any_of(options.sources, pack::is_url))
+    options.threads = std::max<std::size_t>(options.threads, 32);
+  if (!options.recode.keeps_files() && !options.source.cache.directory.empty())
+    throw pack::UsageError("--fill-cache reads the files as they are");
+  if (arguments.verify || !options.output.empty() || !options.source.cache.directory.empty())
+    return -1;
   app.exit(CLI::RequiredError("--output, or --verify,"));
   return 2;
 }
@@ -97,8 +124,10 @@ int main(int argc, char** argv) try {
   Arguments arguments;
   arguments.options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (const int status = parse(argc, argv, arguments); status >= 0) return status;
-  return arguments.verify ? pack::verify_packs(arguments.options.sources, arguments.options.threads)
-                          : pack::make_pack(arguments.options);
+  if (arguments.verify)
+    return pack::verify_packs(arguments.options.sources, arguments.options.threads);
+  return arguments.options.source.cache.directory.empty() ? pack::make_pack(arguments.options)
+                                                          : pack::fill_cache(arguments.options);
 } catch (const pack::UsageError& error) {
   std::fprintf(stderr, "penstock-pack: %s\n", error.what());
   return 2;

@@ -278,6 +278,53 @@ int make_pack(const PackOptions& options) {
   return 0;
 }
 
+int fill_cache(const PackOptions& options) {
+  const Source source(options.sources, options.source);
+  watch_interrupts();
+  Position position;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  {
+    Progress progress(0, source.size());
+    ReadAhead<Source> ahead(source, 0);
+    ahead.reading(0);
+    const auto make_worker = [&] {
+      return [&](std::uint64_t number, Made& made) {
+        made.failure.reset();
+        try {
+          made.bytes = source.read(number, made.memory);
+        } catch (const StoreError& error) {
+          made.failure.emplace(error);
+        }
+      };
+    };
+    in_order(0, source.size(), options.threads, make_worker,
+             [&](std::uint64_t number, const Made& made) {
+               if (made.failure)
+                 leave_out(*made.failure, source.name(number), options.skip, position);
+               else
+                 bytes += made.bytes.size();
+               ahead.reading(number);
+               progress.to(++position.samples, bytes);
+               return !interrupted() && !source.cache_progress().is_full;
+             });
+    seconds = progress.seconds();
+  }
+  const CacheProgress cache = source.cache_progress();
+  std::string remarks;
+  if (cache.is_full) remarks += "; it is full";
+  if (position.left_out > 0)
+    remarks += "; left out, as they cannot be read: " + grouped(position.left_out);
+  if (cache.errors > 0) remarks += "; errors of its files: " + grouped(cache.errors);
+  std::printf("%s: %s of %s; written: %s; there before: %s%s\n",
+              penstock::detail::escaped(options.source.cache.directory.string()).c_str(),
+              account(position.samples - position.left_out, bytes, seconds).c_str(),
+              grouped(source.size()).c_str(), in_bytes(static_cast<double>(cache.written)).c_str(),
+              in_bytes(static_cast<double>(cache.found)).c_str(), remarks.c_str());
+  if (interrupted()) return interrupted_exit_code();
+  return cache.errors == 0 ? 0 : 1;
+}
+
 namespace {
 
 /// Returns the number of damaged records, or 1 for a pack that cannot be opened.

@@ -33,6 +33,11 @@ struct PackOptions {
 /// Throws UsageError and penstock::StoreError.
 int make_pack(const PackOptions& options);
 
+/// Reads the samples of a source at a server, until the cache of the options is full, and prints a
+/// summary. Returns the exit status. Throws UsageError, penstock::StoreError and
+/// std::runtime_error.
+int fill_cache(const PackOptions& options);
+
 /// Reads all records of the packs and compares their checksums. Prints the damaged records and a
 /// summary. Returns the exit status: 1 if any record is damaged.
 int verify_packs(const std::vector<std::filesystem::path>& packs, std::size_t threads);

@@ -12,6 +12,10 @@
 #include <string_view>
 #include <system_error>
 
+#ifdef PENSTOCK_PACK_WITH_REMOTE
+#include "remote.hpp"
+#endif
+
 namespace pack {
 namespace {
 
@@ -19,13 +23,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kClass = "class ";
 
-/// Recognises a tar file by its name, including compressed ones, which TarShards then refuses, or
-/// by its first bytes.
+/// Recognises a tar file by its name or by its first bytes.
 bool is_tar(const fs::path& path) {
-  const std::string name = penstock::detail::lower_case(path.filename().string());
-  for (const std::string_view extension : {".tar", ".tgz", ".tbz2", ".txz", ".tzst"})
-    if (name.ends_with(extension)) return true;
-  if (name.find(".tar.") != std::string::npos) return true;
+  if (is_tar_name(path)) return true;
   try {
     std::array<std::byte, penstock::detail::kKnownBytes> start;
     const std::size_t count = penstock::detail::ReadOnlyFile(path).read(0, start);
@@ -38,11 +38,37 @@ bool is_tar(const fs::path& path) {
 
 }  // namespace
 
+bool is_url(const fs::path& source) {
+  const std::string& text = source.native();
+  return text.starts_with("s3://") || text.starts_with("gs://") || text.starts_with("http://") ||
+         text.starts_with("https://");
+}
+
+bool is_tar_name(const fs::path& path) {
+  const std::string name = penstock::detail::lower_case(path.filename().string());
+  for (const std::string_view extension : {".tar", ".tgz", ".tbz2", ".txz", ".tzst"})
+    if (name.ends_with(extension)) return true;
+  return name.find(".tar.") != std::string::npos;
+}
+
 Source::Source(const std::vector<fs::path>& paths, const SourceOptions& options)
     : options_(options), store_(open(paths, options)), classes_(find_classes()) {}
 
 Source::Any Source::open(const std::vector<fs::path>& paths, const SourceOptions& options) {
   const fs::path& first = paths.front();
+  if (std::ranges::any_of(paths, is_url)) {
+    if (!std::ranges::all_of(paths, is_url))
+      throw UsageError("a source is on this machine, and another one at a server");
+#ifdef PENSTOCK_PACK_WITH_REMOTE
+    const auto remote = std::make_shared<const Remote>(options.cache);
+    remote_ = remote;
+    return remote->open({paths.begin(), paths.end()}, options);
+#else
+    throw UsageError(first.string() + ": this penstock-pack was built without penstock::remote");
+#endif
+  }
+  if (!options.cache.directory.empty())
+    throw UsageError("--fill-cache is for URLs, and " + first.string() + " is none");
   std::error_code none;
   const bool is_folder = paths.size() == 1 && fs::is_directory(first, none);
   if (!is_folder && std::all_of(paths.begin(), paths.end(), is_tar))
@@ -127,6 +153,13 @@ const char* Source::store_name() const noexcept {
 const char* Source::kind() const noexcept {
   constexpr const char* kKinds[] = {"a folder", "tar files", "a pack"};
   return kKinds[store_.index()];
+}
+
+CacheProgress Source::cache_progress() const {
+#ifdef PENSTOCK_PACK_WITH_REMOTE
+  if (remote_) return remote_->cache_progress();
+#endif
+  return {};
 }
 
 std::string make_note(const Source& source, const std::string& how) {

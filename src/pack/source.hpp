@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <penstock/file_folder.hpp>
 #include <penstock/packed_file.hpp>
 #include <penstock/tar_shards.hpp>
@@ -20,17 +21,40 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+class Remote;
+
+/// The cache of penstock::remote that is filled with what is read of a source at a server.
+struct CacheToFill {
+  std::filesystem::path directory;  ///< empty: none
+  std::uint64_t bytes = 0;
+  std::uint64_t slot_bytes = 128 << 10;
+};
+
+struct CacheProgress {
+  std::uint64_t written = 0, found = 0;  ///< bytes that came to it, and that were there
+  std::uint64_t errors = 0;
+  bool is_full = false;
+};
+
 /// Options for opening and reading the source.
 struct SourceOptions {
   bool allow_empty = false;        ///< an empty file or member is an empty record, not an error
   bool ignore_index = false;       ///< for tar files
   bool allow_missing_end = false;  ///< for tar files
+  CacheToFill cache = {};          ///< for URLs
 };
+
+/// Whether a source is at a server.
+bool is_url(const std::filesystem::path& source);
+/// Whether a file of this name is a tar file, also a compressed one, which TarShards refuses.
+bool is_tar_name(const std::filesystem::path& path);
 
 class Source {
  public:
+  using Any = std::variant<penstock::FileFolder, penstock::TarShards, penstock::PackedFile>;
+
   /// Opens a directory (FileFolder), one or more tar files, or a pack. Throws UsageError and
-  /// StoreError.
+  /// StoreError; for URLs also std::runtime_error.
   Source(const std::vector<std::filesystem::path>& paths, const SourceOptions& options);
 
   std::uint64_t size() const;
@@ -51,15 +75,17 @@ class Source {
   const std::vector<std::string>& classes() const noexcept { return classes_; }
   /// Returns "a folder", "tar files" or "a pack", for messages.
   const char* kind() const noexcept;
+  /// What has come of SourceOptions::cache so far.
+  CacheProgress cache_progress() const;
 
  private:
-  using Any = std::variant<penstock::FileFolder, penstock::TarShards, penstock::PackedFile>;
-  static Any open(const std::vector<std::filesystem::path>& paths, const SourceOptions& options);
+  Any open(const std::vector<std::filesystem::path>& paths, const SourceOptions& options);
   std::vector<std::string> find_classes() const;
   bool is_pack() const noexcept { return std::holds_alternative<penstock::PackedFile>(store_); }
   const char* store_name() const noexcept;
 
   SourceOptions options_;
+  std::shared_ptr<const Remote> remote_;  // nullptr: the source is on this machine
   Any store_;
   std::vector<std::string> classes_;
 };

@@ -21,7 +21,8 @@ void Ahead::fetch(const std::shared_ptr<const RemoteObject>& object,
       if (range.bytes == 0 || range.offset >= object->size) continue;
       const std::uint64_t first = range.offset;
       const std::uint64_t behind = first + std::min(range.bytes, object->size - first);
-      if (covers(*object, first, behind - first)) continue;
+      const bool is_asked_for = wanted > 0 && first >= begin && behind <= end;
+      if (is_asked_for || covers(*object, first, behind - first)) continue;
       const bool joins = wanted > 0 && first >= end && first - end < kGap &&
                          behind - begin <= transfers_.options.part_bytes;
       if (!joins) {

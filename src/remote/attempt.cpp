@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "origin.hpp"
+#include "receive_heap.hpp"
 #include "service_error.hpp"
 
 namespace penstock::remote {
 namespace {
 
-/// libcurl's default of 16 KiB costs about half of the throughput.
-constexpr long kReceiveBuffer = 512L << 10;
 constexpr long kRedirects = 5;
 /// Of the body of an error; a longer one ends the connection.
 constexpr std::size_t kDiscard = std::size_t{64} << 10;
@@ -119,8 +118,10 @@ void Attempt::prepare(Part& part, std::size_t from, std::span<std::byte> into, b
   started_ = looked_ = now;
 
   request_.url = part.redirected.empty() ? part.object->url : part.redirected;
-  request_.headers.resize(part.whole ? 0 : 1);
-  if (!part.whole) {
+  request_.headers.resize(part.whole && !asks_for_changes() ? 0 : 1);
+  if (asks_for_changes()) {
+    request_.headers[0].assign("If-None-Match: ").append(part.object->etag);
+  } else if (!part.whole) {
     std::array<char, 64> range;
     const std::uint64_t begin = part.offset + from;
     const int length = std::snprintf(range.data(), range.size(), "Range: bytes=%llu-%llu",
@@ -216,11 +217,19 @@ Attempt::Fault Attempt::look_at_head() noexcept {
     expected_ = total_;
     return Fault::none;
   }
+  if (head_.status() == 304 && asks_for_changes() &&
+      (head_.etag().empty() || head_.etag() == object.etag))
+    return Fault::none;
   if (head_.status() == 416 && range && range->total) {
     if (is_known && *range->total != object.size) return Fault::changed;
     if (!is_known && *range->total == 0) return Fault::none;  // an empty object
   }
   return Fault::status;
+}
+
+/// Whether the object is known, and is asked for only if it has changed.
+bool Attempt::asks_for_changes() const noexcept {
+  return part_->whole && !part_->object->etag.empty();
 }
 
 /// Whether all has come that there is room for, of an object that is larger.

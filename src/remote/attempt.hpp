@@ -56,6 +56,8 @@ class Attempt {
   const AnswerHead& head() const noexcept { return head_; }
   /// The object's size, by an answer that is whole.
   std::uint64_t total() const noexcept { return total_; }
+  /// An answer that is whole says that the object is the one that we know.
+  bool unchanged() const noexcept { return head_.status() == 304; }
 
   /// Whether it has received too little for `stall`: asked at next_look() at the earliest.
   bool stalled(Time now, std::chrono::milliseconds stall) noexcept;
@@ -85,6 +87,7 @@ class Attempt {
   std::size_t take(const char* bytes, std::size_t count) noexcept;
   Fault look_at_head() noexcept;
   bool has_enough() const noexcept;
+  bool asks_for_changes() const noexcept;
   std::string what_changed() const;
   Outcome refusal();
   Outcome end_of_answer(CURLcode code);

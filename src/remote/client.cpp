@@ -31,6 +31,13 @@ void check(const Options& options) {
   require(options.attempts >= 1, "attempts must be at least 1");
   for (const auto time : {options.time_budget, options.connect_timeout, options.stall_timeout})
     require(time.count() >= 1 && time <= kLongest, "times must be 1 ms to 7 days");
+  if (!options.cache.directory.empty()) {
+    require(options.cache.slot_bytes >= 4096 && options.cache.slot_bytes <= kGiB,
+            "cache.slot_bytes must be 4 KiB to 1 GiB");
+    const std::uint64_t slots = options.cache.bytes / options.cache.slot_bytes;
+    require(slots >= 1 && slots < std::uint64_t{1} << 31,
+            "cache.bytes must be 1 to 2^31 times cache.slot_bytes");
+  }
   for (const auto time : {options.backoff, options.most_backoff})
     require(time.count() >= 0 && time <= kLongest, "backoff must be 0 to 7 days");
 }
@@ -47,7 +54,7 @@ std::shared_ptr<Session> make_session(Options&& options) {
 
 Client::Client(Options options) : session_(make_session(std::move(options))) {}
 
-File Client::file(const std::string& url) const {
+std::shared_ptr<const FileReader> Client::open(const std::string& url) const {
   const Location location = session_->stores.locate(url);
   RemoteObject object;
   object.name = location.printable();
@@ -59,8 +66,7 @@ File Client::file(const std::string& url) const {
     object.url = location.url();
     object.authorizer = authorizer_of(signatures);
   }
-  return File(
-      std::make_shared<const RemoteFile>(session_, std::move(object), std::move(signatures)));
+  return std::make_shared<const RemoteFile>(session_, std::move(object), std::move(signatures));
 }
 
 std::shared_ptr<const FolderReader> Client::folder(const std::string& url) const {
@@ -103,6 +109,13 @@ Stats Client::stats() const {
           .from_ahead = get(counters.from_ahead),
           .throttled = get(counters.throttled),
           .throttled_time = std::chrono::nanoseconds(get(counters.throttled_nanoseconds)),
+          .cache_hits = get(counters.cache_hits),
+          .cache_misses = get(counters.cache_misses),
+          .from_cache = get(counters.from_cache),
+          .cache_damaged = get(counters.cache_damaged),
+          .to_cache = get(counters.to_cache),
+          .cache_full = session_->cache && session_->cache->is_full(),
+          .cache_errors = get(counters.cache_errors),
           .limit = session_->transfers.limit.limit(),
           .latency_p50 = latencies.quantile(0.5).value_or(Clock::duration{}),
           .latency_p99 = latencies.quantile(0.99).value_or(Clock::duration{})};

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <penstock/detail/escaped.hpp>
+#include <penstock/detail/storage/file_list.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/detail/words.hpp>
@@ -198,6 +199,9 @@ void ObjectList::add(std::string_view whole) {
     fail("the key \"" + detail::escaped(whole) +
          "\" begins with a slash or a dot behind it, which a "
          "list cannot have");
+  if (detail::leaves_folder(key))
+    fail("the key \"" + detail::escaped(whole) +
+         "\" has a directory \"..\", or is a URL, which a list cannot have");
   keys_.add(key);
 }
 

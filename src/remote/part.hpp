@@ -25,7 +25,9 @@ struct RemoteObject {
   Authorizer authorizer;  ///< signs its requests; none: they are not signed
   std::string name;       ///< of the URL, for messages
   std::uint64_t size = 0;
-  std::string etag;  ///< empty: the server has sent none
+  /// Empty: the server has sent none. Of an object that is asked for whole: what we have is of this
+  /// one, and need not come again.
+  std::string etag;
 };
 
 /// Why a part was not brought.
@@ -80,6 +82,7 @@ struct Part {
   std::optional<Failure> failure;
   std::string etag;         ///< of an opening request
   std::uint64_t total = 0;  ///< the object's size, of an opening request
+  bool unchanged = false;   ///< the object has the ETag that we know: no bytes have come
 
   // Of the list that it is in.
   Part* before = nullptr;

@@ -35,6 +35,7 @@ class PartGroup final : public PartOwner {
   /// Asks for the first bytes of an object that is not known yet, by a range.
   void open(std::span<std::byte> target);
   /// The same without a range, which ends the connection where the object is larger than `target`.
+  /// Where the object has an ETag, it is asked for only if it has another one now.
   void open_whole(std::span<std::byte> target);
   /// Returns when all bytes are there. Throws RemoteError, or ExpiredError, when one part has
   /// failed: no other one writes to its target then.
@@ -44,6 +45,8 @@ class PartGroup final : public PartOwner {
   std::size_t received() const noexcept { return received_; }
   std::uint64_t total() const noexcept { return total_; }
   const std::string& etag() const noexcept { return etag_; }
+  /// The object has the ETag that it had: no bytes have come.
+  bool unchanged() const noexcept { return unchanged_; }
 
   void part_ended(Part& part) noexcept override;
 
@@ -62,6 +65,7 @@ class PartGroup final : public PartOwner {
   std::size_t received_ = 0;
   std::uint64_t total_ = 0;
   std::string etag_;
+  bool unchanged_ = false;
 };
 
 }  // namespace penstock::remote

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "receive_heap.hpp"
 #include "transfers.hpp"
 
 namespace penstock::remote {
@@ -46,7 +47,16 @@ void Reactor::join() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-void Reactor::run() noexcept {
+void Reactor::run() noexcept try {
+  constexpr std::size_t kMostBuffers = 64;
+  const auto requests = static_cast<std::size_t>(transfers_.options.max_requests);
+  const ReceiveHeap heap(std::min(kMostBuffers, (requests - 1) / transfers_.reactors() + 1));
+  work();
+} catch (const std::bad_alloc&) {
+  work();
+}
+
+void Reactor::work() noexcept {
   while (!transfers_.stopping()) {
     start_ready();
     int running = 0;
@@ -59,12 +69,15 @@ void Reactor::run() noexcept {
       transfers_.sweep_queue();
       next_look_ = {};
     }
-    Time now = Clock::now();
-    if (now >= next_look_) look_at_times(now);
+    if (const Time now = Clock::now(); now >= next_look_) look_at_times(now);
+    // What comes from here on ends the sleep, and what came before is seen now.
+    asleep_.exchange(true);
     start_ready();
-    now = Clock::now();
     if (transfers_.stopping()) break;
-    ::curl_multi_poll(multi_.get(), nullptr, 0, poll_milliseconds(now), nullptr);
+    const bool has_news = transfers_.cancellations() != cancellations_seen_;
+    ::curl_multi_poll(multi_.get(), nullptr, 0, has_news ? 0 : poll_milliseconds(Clock::now()),
+                      nullptr);
+    asleep_ = false;
   }
   end_all("the client was cancelled");
 }
@@ -243,7 +256,8 @@ void Reactor::succeeded(Part& part, Attempt& attempt, bool by_hedge) noexcept {
   // The time of the request that was made first: the late ones would be missing otherwise.
   const Attempt& first = part.primary != nullptr ? *part.primary : attempt;
   // By the bytes that were asked for, as hedge_time(): how many there are is not known before.
-  transfers_.latencies.add(part.target.size() - attempt.from(), Clock::now() - first.started());
+  if (!attempt.unchanged())
+    transfers_.latencies.add(part.target.size() - attempt.from(), Clock::now() - first.started());
   if (part.opening) {
     try {
       part.etag = attempt.head().etag();
@@ -255,6 +269,7 @@ void Reactor::succeeded(Part& part, Attempt& attempt, bool by_hedge) noexcept {
       return;
     }
     part.total = attempt.total();
+    part.unchanged = attempt.unchanged();
   }
   const std::size_t from = attempt.from();
   if (by_hedge) {

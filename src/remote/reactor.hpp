@@ -5,6 +5,7 @@
 // interface. It alone touches the attempts of its parts: a hedge and the request that it is for are
 // with the same reactor, so none of them can write when the part has ended.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -30,12 +31,15 @@ class Reactor {
 
   void start();
   /// Any thread may call it.
-  void wake() noexcept { ::curl_multi_wakeup(multi_.get()); }
+  void wake() noexcept {
+    if (asleep_.exchange(false)) ::curl_multi_wakeup(multi_.get());
+  }
   /// After Transfers has begun to stop.
   void join() noexcept;
 
  private:
   void run() noexcept;
+  void work() noexcept;
   void start_ready() noexcept;
   bool send(Part& part, std::size_t from, bool is_hedge) noexcept;
   void send_hedge(Attempt& late, Time now) noexcept;
@@ -61,6 +65,7 @@ class Reactor {
   Time next_look_{};
   std::uint64_t cancellations_seen_ = 0;
   std::minstd_rand random_;
+  std::atomic<bool> asleep_{false};  // or about to be: it will look once more
   std::thread thread_;
 };
 

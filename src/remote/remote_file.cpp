@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstring>
 #include <penstock/markers.hpp>
 #include <stdexcept>
@@ -61,6 +62,42 @@ class Claims {
   std::size_t count_ = 0, taken_ = 0;
 };
 
+/// What a read gets from the server, or from what was fetched ahead.
+class Fetch {
+ public:
+  Fetch(Session& session, const std::shared_ptr<const RemoteObject>& object)
+      : ahead_(session.ahead),
+        object_(*object),
+        group_(session.transfers, object),
+        claims_(session.ahead) {}
+
+  void ask(std::uint64_t offset, std::span<std::byte> target) {
+    while (!target.empty()) {
+      const Ahead::Piece piece = claims_.full() ? Ahead::Piece{nullptr, target.size()}
+                                                : ahead_.find(object_, offset, target.size());
+      const std::span<std::byte> here = target.first(piece.bytes);
+      if (piece.block != nullptr)
+        claims_.add(*piece.block, offset, here);
+      else
+        group_.ask(offset, here);
+      offset += piece.bytes;
+      target = target.subspan(piece.bytes);
+    }
+  }
+  void wait() {
+    claims_.take([&](std::uint64_t from, std::span<std::byte> into) { group_.ask(from, into); });
+    group_.wait();
+  }
+
+ private:
+  Ahead& ahead_;
+  const RemoteObject& object_;
+  PartGroup group_;
+  Claims claims_;  // Its end lets go what the end of group_ may wait for.
+};
+
+constexpr std::size_t kMostPieces = 1024;  // that one read takes from the cache
+
 }  // namespace
 
 RemoteFile::RemoteFile(std::shared_ptr<Session> session, RemoteObject opened,
@@ -84,6 +121,7 @@ RemoteFile::RemoteFile(std::shared_ptr<Session> session, RemoteObject opened,
       }
     });
     head_.shrink_to_fit();
+    if (session_->cache) version_ = object_version(object->url, object->etag, object->size);
   } catch (const RemoteError& error) {
     throw RemoteError(object_->name + ": " + error.what(), object_->name, error.status(),
                       error.attempts());
@@ -126,44 +164,83 @@ std::size_t RemoteFile::read(std::uint64_t offset, std::span<std::byte> target) 
 
 void RemoteFile::read_behind_head(std::uint64_t offset, std::span<std::byte> target) const {
   const ScopedRange range(ReadRange{}, target.size());
-  Ahead& ahead = session_->ahead;
-  // It waits for requests when the claims are let go.
-  PartGroup group(session_->transfers, object_);
-  Claims claims(ahead);
-  while (!target.empty()) {
-    const Ahead::Piece piece = claims.full() ? Ahead::Piece{nullptr, target.size()}
-                                             : ahead.find(*object_, offset, target.size());
-    const std::span<std::byte> here = target.first(piece.bytes);
-    if (piece.block != nullptr)
-      claims.add(*piece.block, offset, here);
-    else
-      group.ask(offset, here);
-    offset += piece.bytes;
-    target = target.subspan(piece.bytes);
+  Cache* const cache = session_->cache_of_reads();
+  if (cache == nullptr || !version_ || !cache->takes(target.size())) {
+    Fetch fetch(*session_, object_);
+    fetch.ask(offset, target);
+    fetch.wait();
+    return;
   }
-  claims.take([&](std::uint64_t from, std::span<std::byte> into) { group.ask(from, into); });
-  group.wait();
+  const CachePieces pieces(offset, target.size(), cache->slot_bytes());
+  for (std::uint64_t i = 0; i < pieces.count(); i += kMostPieces)
+    read_by_cache(*cache, pieces, i, target);
+}
+
+/// Reads the pieces from `first` on, at most kMostPieces. `target` is that of all.
+void RemoteFile::read_by_cache(Cache& cache, const CachePieces& pieces, std::uint64_t first,
+                               std::span<std::byte> target) const {
+  const auto count =
+      static_cast<std::size_t>(std::min<std::uint64_t>(pieces.count() - first, kMostPieces));
+  const auto key = [&](std::size_t i) { return pieces.key(*version_, first + i); };
+  const auto range = [&](std::size_t begin, std::size_t end) {
+    const auto at = static_cast<std::size_t>(pieces.begin(first + begin));
+    return target.subspan(at, static_cast<std::size_t>(pieces.begin(first + end)) - at);
+  };
+  std::bitset<kMostPieces> missing;
+  std::size_t first_missing = 0;
+  Fetch fetch(*session_, object_);
+  for (std::size_t i = 0; i <= count; ++i) {
+    if (i < count && !cache.read(key(i), range(i, i + 1))) {
+      missing.set(i);
+      continue;
+    }
+    if (first_missing < i) fetch.ask(key(first_missing).offset, range(first_missing, i));
+    first_missing = i + 1;
+  }
+  if (missing.none()) return;
+  fetch.wait();
+  for (std::size_t i = 0; i < count; ++i)
+    if (missing[i]) cache.offer(key(i), range(i, i + 1));
 }
 
 void RemoteFile::will_need(std::span<const FileRange> ranges,
                            std::chrono::steady_clock::time_point due) const noexcept {
   if (!session_->owner.is_this()) return;
-  {
-    std::array<FileRange, 64> behind_head;
-    std::size_t count = 0;
-    for (FileRange range : ranges) {
-      if (range.offset < head_.size()) {
-        const std::uint64_t in_head = head_.size() - range.offset;
-        if (range.bytes <= in_head) continue;
-        range = {head_.size(), range.bytes - in_head};
-      }
-      behind_head[count++] = range;
-      if (count < behind_head.size()) continue;
-      session_->ahead.fetch(object_, behind_head, due);
-      count = 0;
+  Cache* const cache = version_ ? session_->cache_of_reads() : nullptr;
+  std::array<FileRange, 256> to_fetch;
+  std::size_t count = 0;
+  const auto fetch = [&](const FileRange& range) {
+    if (count > 0 && range.offset == to_fetch[count - 1].offset + to_fetch[count - 1].bytes) {
+      to_fetch[count - 1].bytes += range.bytes;
+      return;
     }
-    session_->ahead.fetch(object_, std::span(behind_head).first(count), due);
+    to_fetch[count++] = range;
+    if (count < to_fetch.size()) return;
+    session_->ahead.fetch(object_, to_fetch, due);
+    count = 0;
+  };
+  for (FileRange range : ranges) {
+    if (range.offset < head_.size()) {
+      const std::uint64_t in_head = head_.size() - range.offset;
+      if (range.bytes <= in_head) continue;
+      range = {head_.size(), range.bytes - in_head};
+    }
+    if (range.offset >= size()) continue;
+    range.bytes = std::min(range.bytes, size() - range.offset);
+    if (cache == nullptr || !cache->takes(range.bytes)) {
+      if (due != later) fetch(range);
+      continue;
+    }
+    const CachePieces pieces(range.offset, range.bytes, cache->slot_bytes());
+    for (std::uint64_t i = 0; i < pieces.count(); ++i) {
+      const CacheKey key = pieces.key(*version_, i);
+      if (due == later)
+        cache->will_read(key);
+      else if (!cache->has(key))
+        fetch({key.offset, key.bytes});
+    }
   }
+  if (due != later) session_->ahead.fetch(object_, std::span(to_fetch).first(count), due);
 }
 
 }  // namespace penstock::remote

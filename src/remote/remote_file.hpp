@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <penstock/file.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "cache.hpp"
 #include "part.hpp"
 #include "session.hpp"
 
@@ -32,11 +34,14 @@ class RemoteFile final : public FileReader {
  private:
   void open(RemoteObject& object, bool whole);
   void read_behind_head(std::uint64_t offset, std::span<std::byte> target) const;
+  void read_by_cache(Cache& cache, const CachePieces& pieces, std::uint64_t first,
+                     std::span<std::byte> target) const;
 
   const std::shared_ptr<Session> session_;
   std::shared_ptr<const RemoteObject> object_;
   const std::shared_ptr<Signatures> signatures_;  // nullptr: there are no credentials to renew
   std::vector<std::byte> head_;                   // the first bytes
+  std::optional<ObjectVersion> version_;          // nullopt: nothing of it is in the cache
 };
 
 }  // namespace penstock::remote

@@ -46,7 +46,8 @@ void Transfers::give_back(Part& part) noexcept {
   part.owner = nullptr;
   part.cancelled = nullptr;
   part.due = {};
-  part.opening = part.whole = part.ahead = part.hedged = part.fresh_connection = false;
+  part.opening = part.whole = part.ahead = part.hedged = part.fresh_connection = part.unchanged =
+      false;
   part.received = 0;
   part.attempts = part.redirects = 0;
   part.begun = part.retry_at = {};

@@ -83,6 +83,7 @@ class Mutator {
         0, 1, 0x7FFF'FFFF, 0xFFFF'FFFF, 0x7FFF'FFFF'FFFF'FFFF, 0x8000'0000'0000'0000, ~0ULL};
     const std::uint64_t number = kNumbers[random(kNumbers.size())];
     const std::size_t size = std::min(bytes.size() - at, std::size_t{1} << random(4));
+    if (size == 0) return;  // An input without bytes has no address.
     std::memcpy(bytes.data() + at, &number, size);
   }
 

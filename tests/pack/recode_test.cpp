@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What penstock-pack does with --max-side: in the process, as JPEG files are made here.
+// What penstock-pack does with --max-side: in the process, as JPEG files are made here. And with
+// URLs, as this program has no penstock::remote.
 
 #include <algorithm>
 #include <csignal>
@@ -190,6 +191,22 @@ TEST_CASE("Recoder: raw files have the pixels of the JPEG files", "[recode]") {
     worst = std::max(worst, std::abs(pixels[i] - expected.pixels[i]));
   CHECK(worst <= 6);  // what JPEG loses
   CHECK_THROWS_AS(recoded(raw, Bytes(100)), penstock::images::ImageError);
+}
+
+// This program has the sources of penstock-pack without penstock::remote.
+TEST_CASE("Source: a URL needs penstock::remote", "[pack]") {
+  const auto error = [](const char* path, const CacheToFill& cache) {
+    try {
+      Source({path}, {.cache = cache});
+    } catch (const UsageError& usage) {
+      return std::string(usage.what());
+    }
+    return std::string();
+  };
+  for (const char* const url : {"s3://bucket/a.pack", "gs://b/c/", "https://host/a.tar"})
+    CHECK(error(url, {}) ==
+          std::string(url) + ": this penstock-pack was built without penstock::remote");
+  CHECK(error("a.pack", {.directory = "cache"}) == "--fill-cache is for URLs, and a.pack is none");
 }
 
 }  // namespace

@@ -9,9 +9,11 @@
 // The environment has the credentials; OBJECT_TOOL_ENDPOINT; OBJECT_TOOL_ANONYMOUS=1;
 // OBJECT_TOOL_HEAD, the bytes of the first request, 5 without it, so that small objects need a
 // second one; OBJECT_TOOL_CA, a file; OBJECT_TOOL_KEY and OBJECT_TOOL_SECRET, in place of the
-// environment's.
+// environment's; OBJECT_TOOL_CACHE, the directory of a cache. With it, `folder` ends with a line
+// "received", a tab and the bytes of objects that the server has sent.
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -41,7 +43,11 @@ Client client() {
                  .stores = {.endpoint = variable("OBJECT_TOOL_ENDPOINT"),
                             .anonymous = !variable("OBJECT_TOOL_ANONYMOUS").empty(),
                             .key_id = variable("OBJECT_TOOL_KEY"),
-                            .secret_key = variable("OBJECT_TOOL_SECRET")}});
+                            .secret_key = variable("OBJECT_TOOL_SECRET")},
+                 .cache = {.directory = variable("OBJECT_TOOL_CACHE"),
+                           .bytes = 1 << 20,
+                           .slot_bytes = 4096,
+                           .wait = true}});
 }
 
 void write(std::span<const std::byte> bytes) {
@@ -66,6 +72,8 @@ void run(std::string_view command, const char* url, const char* list) {
       write(files.read(i, scratch));
       std::printf("\n");
     }
+    if (!variable("OBJECT_TOOL_CACHE").empty())
+      std::printf("received\t%ju\n", static_cast<std::uintmax_t>(remote.stats().bytes));
   } else {
     throw std::invalid_argument("no such command");
   }

@@ -286,6 +286,8 @@ TEST_CASE("what a list cannot have is an error that names the key") {
   CHECK_THAT(error("train/a\nb.jpg"), Mentions("\"train/a\\x0Ab.jpg\" has a line break"));
   CHECK_THAT(error("train//a.jpg"), Mentions("begins with a slash or a dot"));
   CHECK_THAT(error("train/./a.jpg"), Mentions("begins with a slash or a dot"));
+  CHECK_THAT(error("train/../a.jpg"), Mentions("\"train/../a.jpg\" has a directory \"..\""));
+  CHECK_THAT(error("train/s3://b/a.jpg"), Mentions("or is a URL"));
   CHECK_THAT(error("test/a.jpg"), Mentions("\"test/a.jpg\" is not below it"));
   CHECK(list.size() == 0);
   CHECK_THAT(thrown<std::invalid_argument>([] { ObjectList("train"); }),

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -77,6 +78,13 @@ class Server {
     std::ofstream file(directory_ / "files" / name, std::ios::binary);
     file.write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
+  }
+  /// Writes another version of a file that is there, with another ETag: nginx makes that of the
+  /// size and the second of the last change.
+  void replace(const char* name, const std::vector<std::byte>& bytes) const {
+    const auto before = std::filesystem::last_write_time(files() / name);
+    put(name, bytes);
+    std::filesystem::last_write_time(files() / name, before + std::chrono::seconds(2));
   }
   /// Where put() writes to.
   std::filesystem::path files() const { return directory_ / "files"; }

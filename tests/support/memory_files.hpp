@@ -52,7 +52,10 @@ class MemoryFile final : public FileReader {
     for (const FileRange& range : some) ranges.emplace_back(range.offset, range.bytes);
   }
 
+  int descriptor() const noexcept override { return number; }
+
   std::string bytes;
+  int number = -1;
   std::uint64_t broken = ~0ull;  // A read of this byte fails.
   mutable std::uint64_t reads = 0, calls = 0;
   mutable std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // offset, bytes

@@ -124,7 +124,8 @@ TEST_CASE("PackedFile: a File without its header or index is an error of the fil
   }
 }
 
-TEST_CASE("PackedFile::will_need asks its File for ranges, neighbours together", "[file]") {
+TEST_CASE("PackedFile::will_need asks its File for ranges, on this machine neighbours together",
+          "[file]") {
   const Pack made(2000);
   const PackedFile pack(File{made.memory});
   const auto end = [&](std::uint64_t i) { return made.place(i).offset + made.place(i).bytes; };
@@ -133,6 +134,13 @@ TEST_CASE("PackedFile::will_need asks its File for ranges, neighbours together",
   };
   pack.will_need(Indices{1501, 13, 11, 12, 2000, ~0ull, 11, 21}, kDue);
   REQUIRE(made.place(21).offset - end(13) < 4096);  // so near that a page has both
+  CHECK(made.memory->ranges ==
+        Asked{from(11, 11), from(12, 12), from(13, 13), from(21, 21), from(1501, 1501)});
+  CHECK(made.memory->calls == 1);
+  made.memory->ranges.clear();
+  made.memory->calls = 0;
+  made.memory->number = 0;  // It is of this machine.
+  pack.will_need(Indices{1501, 13, 11, 12, 2000, ~0ull, 11, 21}, kDue);
   CHECK(made.memory->ranges == Asked{from(11, 21), from(1501, 1501)});
   CHECK(made.memory->calls == 1);
   CHECK(made.memory->due == kDue);
@@ -142,6 +150,17 @@ TEST_CASE("PackedFile::will_need asks its File for ranges, neighbours together",
   pack.will_need({}, kDue);
   pack.will_need(Indices{0, 2000}, kDue);  // the record without bytes, and one that there is not
   CHECK(made.memory->calls == 0);
+}
+
+TEST_CASE("PackedFile::will_need tells each read for which it is too early", "[file]") {
+  const Pack made(2000);
+  const PackedFile pack(File{made.memory});
+  const auto alone = [&](std::uint64_t i) {
+    return std::pair(std::uint64_t{made.place(i).offset}, std::uint64_t{made.place(i).bytes});
+  };
+  pack.will_need(Indices{12, 11, 13, 11}, Time::max());
+  CHECK(made.memory->ranges == Asked{alone(12), alone(11), alone(13), alone(11)});
+  CHECK(made.memory->due == Time::max());
 }
 
 // ---- RecordFile
@@ -182,7 +201,9 @@ TEST_CASE(
   records.read_many(wanted, target);
   CHECK(rows_of(target, 16) == wanted);
   CHECK(memory->reads == 6);  // 5 twice, 6 to 7, 9 to 10, 1000, 2999
-  CHECK(memory->ranges == Asked{{5 * 16, 6 * 16}, {1000 * 16, 16}, {2999 * 16, 16}});
+  Asked expected;
+  for (const std::uint64_t i : {5, 6, 7, 9, 10, 1000, 2999}) expected.emplace_back(i * 16, 16);
+  CHECK(memory->ranges == expected);
   CHECK(memory->calls == 1);
   CHECK(memory->due >= before);
   CHECK(memory->due <= std::chrono::steady_clock::now());
@@ -316,7 +337,8 @@ TEST_CASE("TarShards: what a File throws is an error of the file, or of the samp
   }
 }
 
-TEST_CASE("TarShards::will_need asks for whole samples, neighbours together", "[file]") {
+TEST_CASE("TarShards::will_need asks for whole samples, on this machine neighbours together",
+          "[file]") {
   const Tar made(300);
   const TarShards shards(std::vector{File(made.memory)});
   const auto begin = [&](std::uint64_t i) {
@@ -324,6 +346,7 @@ TEST_CASE("TarShards::will_need asks for whole samples, neighbours together", "[
         test::TarWriter::header(std::to_string(i) + ".jpg", 600 + i).substr(0, 148));
   };
   const auto end = [&](std::uint64_t i) { return begin(i + 1) - 511; };  // "7" of the last block
+  made.memory->number = 0;
   shards.will_need(Indices{200, 8, 7, 300}, kDue);
   CHECK(made.memory->ranges ==
         Asked{{begin(7), end(8) - begin(7)}, {begin(200), end(200) - begin(200)}});
@@ -417,6 +440,23 @@ TEST_CASE("FileFolder: what a reader throws, and an empty file, is an error of t
   const auto refused = [&](const auto& call) { return thrown<std::invalid_argument>(call); };
   CHECK_THAT(refused([&] { FileFolder::from_files(reader, {"a/"}); }),
              Mentions("\"a/\" is no path of a file"));
+  const TemporaryDirectory directory;
+  for (const std::string name : {"../a.jpg", "cat/../../a.jpg", "./../a.jpg", "cat/..",
+                                 "http://host/a.jpg", "s3://bucket/a.jpg"}) {
+    INFO(name);
+    CHECK_THAT(refused([&] {
+                 FileFolder::from_files(reader, {"cat/a.jpg", name});
+               }),
+               Mentions('"' + name + "\" is no path of a file within the folder"));
+    write_file(directory / "list", "cat/a.jpg\n" + name + "\t1\n");
+    CHECK_THAT(
+        thrown<StoreError>([&] { FileFolder::from_list(reader, directory / "list"); }),
+        Mentions("list: line 2, \"" + name) && Mentions("must be the path of a file within the"));
+    CHECK(FileFolder::from_list(directory / "list").size() == 2);  // Of this machine it may be.
+  }
+  const std::vector<std::string> allowed{"..a.jpg", "cat/...", "cat/http://a.jpg", "/a://b",
+                                         "://a"};
+  CHECK(FileFolder::from_files(reader, allowed).size() == allowed.size());
   CHECK_THAT(refused([&] { FileFolder::from_files(nullptr, names); }), Mentions("no reader"));
   CHECK_THAT(refused([&] { FileFolder::from_list(nullptr, "list"); }), Mentions("no reader"));
 }

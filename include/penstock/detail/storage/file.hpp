@@ -23,7 +23,8 @@ class LocalFile final : public FileReader {
     return file_.read(offset, target);
   }
   void will_need(std::span<const FileRange> ranges,
-                 std::chrono::steady_clock::time_point) const noexcept override {
+                 std::chrono::steady_clock::time_point due) const noexcept override {
+    if (due == std::chrono::steady_clock::time_point::max()) return;
     for (const FileRange& range : ranges)
       if (range.offset < size_)
         file_.will_need(range.offset, std::min(range.bytes, size_ - range.offset));

@@ -40,6 +40,9 @@ inline bool needs_dot(std::string_view path) {
          known_bytes_of_list(path).has_value();
 }
 
+/// What messages say about the paths of a reader.
+inline constexpr const char* kWithin = " within the folder, without \"..\", and no URL";
+
 /// `path`, or `path` and `<TAB>label`. False: it is neither.
 inline bool add_list_line(std::string_view line, FileList& files) {
   const std::size_t tab = line.rfind('\t');
@@ -60,8 +63,8 @@ inline FileList read_list(const std::filesystem::path& list, FileList files) try
     if (!add_list_line(*line, files))
       throw StoreError("FileFolder", list,
                        "line " + std::to_string(lines.number()) + ", \"" +
-                           std::string(line->substr(0, 200)) +
-                           "\", must be the path of a file, or that, a tab and a number");
+                           std::string(line->substr(0, 200)) + "\", must be the path of a file" +
+                           (files.reader ? kWithin : "") + ", or that, a tab and a number");
   }
   if (files.size() == 0) throw StoreError("FileFolder", list, "the list names no file");
   return files;
@@ -80,7 +83,8 @@ FileList named_files(FileList list, const std::vector<Name>& files,
   for (std::size_t i = 0; i < files.size(); ++i) {
     path = files[i];
     if (!list.add(path, labels.empty() ? -1 : labels[i]))
-      throw std::invalid_argument("FileFolder: \"" + escaped(path) + "\" is no path of a file");
+      throw std::invalid_argument("FileFolder: \"" + escaped(path) + "\" is no path of a file" +
+                                  (list.reader ? kWithin : ""));
   }
   return list;
 }
@@ -249,6 +253,7 @@ PENSTOCK_INLINE void FileFolder::will_need(
     std::span<const std::uint64_t> indices,
     std::chrono::steady_clock::time_point due) const noexcept {
   if (files_->reader) return detail::ask_reader(*files_, indices, due);
+  if (due == std::chrono::steady_clock::time_point::max()) return;
   for (const std::uint64_t index : indices) try {
       if (index >= files_->size()) continue;
       const detail::ReadOnlyFile file = detail::open_file(*files_, index);

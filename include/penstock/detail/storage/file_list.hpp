@@ -43,6 +43,17 @@ class PathText {
   std::size_t length_ = 0;
 };
 
+/// Whether a server may take the path for one outside of the folder that it is relative to: it has
+/// a directory "..", or is a URL.
+inline bool leaves_folder(std::string_view path) {
+  const std::size_t scheme = path.find("://");
+  if (scheme != std::string_view::npos && scheme > 0 && path.find('/') == scheme + 1) return true;
+  for (std::size_t at = path.find(".."); at != std::string_view::npos; at = path.find("..", at + 1))
+    if ((at == 0 || path[at - 1] == '/') && (at + 2 == path.size() || path[at + 2] == '/'))
+      return true;
+  return false;
+}
+
 struct FileList {
   explicit FileList(const std::filesystem::path& root) : folder(absolute(root).string()) {
     const std::filesystem::path plain = absolute(root).lexically_normal();
@@ -69,13 +80,14 @@ struct FileList {
 
   // ---- To fill it -----------------------------------------------------------------------------
 
-  /// False: the path names no file.
+  /// False: the path names no file, or for a reader it leaves the folder.
   bool add(std::string_view path, std::int32_t of_class) {
     while (path.starts_with("./"))  // Without its slashes ".//x" would be another file's "/x".
       path.remove_prefix(std::min(path.find_first_not_of('/', 1), path.size()));
     const std::size_t slash = path.rfind('/');
     const std::size_t end = slash == std::string_view::npos ? 0 : slash + 1;
     if (end == path.size() || path.find('\0') != std::string_view::npos) return false;
+    if (reader && leaves_folder(path)) return false;
     add(path.substr(0, end), path.substr(end), of_class);
     return true;
   }

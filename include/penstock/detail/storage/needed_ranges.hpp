@@ -19,8 +19,10 @@ class NeededRanges {
   using Due = std::chrono::steady_clock::time_point;
 
   /// Asks for the samples `indices` that are below `size`: of up to 1,024 at a time, each file for
-  /// what it has of them, in the order of their numbers. `add_place(index, ranges)` calls
-  /// ranges.add().
+  /// what it has of them, in the order of their numbers; with the last time of the clock, in the
+  /// order of `indices`. Neighbours of a file of this machine are one range. Other files may keep
+  /// what is read in a cache, and get each range as it will be read. `add_place(index, ranges)`
+  /// calls ranges.add().
   template <class AddPlace>
   static void ask(std::span<const std::uint64_t> indices, std::uint64_t size, Due due,
                   const AddPlace& add_place) noexcept {
@@ -30,7 +32,7 @@ class NeededRanges {
       const auto some = std::span(memory).first(std::min(indices.size(), memory.size()));
       std::ranges::copy(indices.first(some.size()), some.begin());
       indices = indices.subspan(some.size());
-      std::ranges::sort(some);
+      if (due != Due::max()) std::ranges::sort(some);
       for (const std::uint64_t index : some)
         if (index < size) add_place(index, ranges);
     }
@@ -39,14 +41,19 @@ class NeededRanges {
 
   /// `file` has to outlive the call of ask().
   void add(const File& file, FileRange range) noexcept {
-    if (range.bytes == 0 || (&file == file_ && joins_last(range))) return;
-    if (&file != file_ || count_ == ranges_.size()) pass();
-    file_ = &file;
+    if (range.bytes == 0) return;
+    if (&file != file_) {
+      pass();
+      file_ = &file;
+      is_local_ = file.descriptor() >= 0;
+    }
+    if (due_ != Due::max() && joins_last(range)) return;
+    if (count_ == ranges_.size()) pass();
     ranges_[count_++] = range;
   }
 
  private:
-  /// The system reads pages, and a server is asked for neighbours at once.
+  /// The system reads pages.
   static constexpr std::uint64_t kMostGap = 4096;
 
   explicit NeededRanges(Due due) : due_(due) {}
@@ -55,6 +62,7 @@ class NeededRanges {
     if (count_ == 0) return false;
     FileRange& last = ranges_[count_ - 1];
     const std::uint64_t last_end = last.offset + last.bytes, end = range.offset + range.bytes;
+    if (!is_local_) return range.offset == last.offset && range.bytes == last.bytes;
     if (range.offset < last.offset || range.offset > last_end + kMostGap) return false;
     last.bytes = std::max(last_end, end) - last.offset;
     return true;
@@ -67,6 +75,7 @@ class NeededRanges {
 
   const Due due_;
   const File* file_ = nullptr;  // that the ranges are of
+  bool is_local_ = false;       // of this machine
   std::size_t count_ = 0;
   std::array<FileRange, 256> ranges_;  // only the first have values
 };

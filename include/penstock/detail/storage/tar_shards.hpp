@@ -345,9 +345,9 @@ PENSTOCK_INLINE void TarShards::will_need(
   const auto add_place = [this](std::uint64_t index, detail::NeededRanges& ranges) {
     const Place place = place_of(index);
     const auto members = place.samples.members(index);
-    const std::uint64_t begin = members.front().offset() - detail::kTarBlock;
-    const std::uint64_t end = members.back().offset() + members.back().size();
-    if (end > begin) ranges.add(place.shard.file, {begin, end - begin});
+    for (const auto& member : members)
+      ranges.add(place.shard.file,
+                 {member.offset() - detail::kTarBlock, detail::kTarBlock + member.size()});
   };
   detail::NeededRanges::ask(indices, size(), due, add_place);
 }

@@ -30,6 +30,8 @@
 //   counts. Hedges are at most 5 % of the requests, and there are none within a second of a 429 or
 //   503.
 // - Each answer must have the ETag and the size of the first one.
+// - With Options::cache, bytes that are there are read from there, and those that were asked for
+//   are written there, while there is room.
 //
 // TLS, proxies (http_proxy, https_proxy, no_proxy) and name resolution are libcurl's. Certificates
 // are verified.
@@ -87,6 +89,29 @@ struct StoreOptions {
   bool instance_metadata = false;  ///< also asks the EC2 instance for its role
 };
 
+/// Where a Client keeps bytes on a disk of this machine, for all processes of the node and for
+/// later runs. A directory belongs to clients with the same settings: another size empties it, and
+/// clients with the old one go on without a cache.
+struct CacheOptions {
+  /// Empty: there is no cache. A directory that is not there is made, for this user alone.
+  std::filesystem::path directory = {};
+  /// For the slots, at least one. An index comes to it, of at most 64 KiB and 128 bytes for a slot,
+  /// twice while it is rewritten.
+  std::uint64_t bytes = 0;
+  /// 4 KiB to 1 GiB. A range that is read takes a slot for each `slot_bytes` of it; one below a
+  /// 64th of a slot is not kept.
+  std::size_t slot_bytes = std::size_t{128} << 10;
+  /// A read returns when what it has brought is in the cache, or is not kept: to fill it ahead.
+  /// Else it is written later, and what waits is bounded; the rest, and what waits at the end of
+  /// the client, is dropped.
+  bool wait = false;
+};
+
+/// A time for will_need() of stores and files: too late for bytes to be fetched, but the cache is
+/// told that these reads come, behind those of the calls before.
+inline constexpr std::chrono::steady_clock::time_point later =
+    std::chrono::steady_clock::time_point::max();
+
 /// The settings of a Client.
 struct Options {
   int reactors = 1;  ///< threads that send and receive, 1 to 64
@@ -111,6 +136,7 @@ struct Options {
   std::string ca_file = {};  ///< PEM file of the CAs that are trusted; empty: those of libcurl
   Authorizer authorizer{};   ///< of http:// and https://; none: these requests are not signed
   StoreOptions stores{};     ///< of s3:// and gs://
+  CacheOptions cache{};
 };
 
 /// Sums since the client was made. They are taken one after the other, while requests go on.
@@ -123,8 +149,19 @@ struct Stats {
   std::uint64_t from_ahead = 0;  ///< bytes of reads that will_need() had asked for
   std::uint64_t throttled = 0;   ///< answers 429 and 503
   std::chrono::nanoseconds
-      throttled_time{};  ///< waited for after such answers, all requests together
-  int limit = 0;         ///< requests at the same time, as found so far
+      throttled_time{};            ///< waited for after such answers, all requests together
+  std::uint64_t cache_hits = 0;    ///< ranges of at most a slot that were in the cache
+  std::uint64_t cache_misses = 0;  ///< and those that were not
+  std::uint64_t from_cache = 0;    ///< bytes of the hits
+  /// Entries that were dropped since their bytes, or their records of the index, had another
+  /// checksum.
+  std::uint64_t cache_damaged = 0;
+  std::uint64_t to_cache = 0;  ///< bytes that were written to it
+  bool cache_full = false;     ///< each slot has a range
+  /// Of files of the cache. After an error in writing, nothing is written for 10 seconds; without
+  /// an index, the client goes on without the cache. Reads do not fail by it.
+  std::uint64_t cache_errors = 0;
+  int limit = 0;  ///< requests at the same time, as found so far
   /// Of requests that have brought their bytes, from the start of the last attempt but for its
   /// hedge; to within 19 %. 0: there was none.
   std::chrono::nanoseconds latency_p50{}, latency_p99{};
@@ -166,7 +203,7 @@ class Client {
   /// URL; RemoteError, whose text names the URL, when the server does not serve it or serves no
   /// ranges; std::runtime_error where there are no credentials. What reads of the file throw is a
   /// RemoteError too, whose text has the status, the number of attempts and the time.
-  File file(const std::string& url) const;
+  File file(const std::string& url) const { return File(open(url)); }
 
   /// Reads whole files below `url`, which ends in a slash, for FileFolder: one request without
   /// a range for a file of up to 256 KiB or for which the scratch has room, and no request before;
@@ -190,6 +227,7 @@ class Client {
   void cancel() noexcept;
 
  private:
+  std::shared_ptr<const FileReader> open(const std::string& url) const;
   Location folder_at(const std::string& url) const;
 
   std::shared_ptr<Session> session_;
