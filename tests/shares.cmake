@@ -20,22 +20,24 @@
 #    2  ThreadSanitizer: the examples but for what is in 13 and 14
 #    3  ThreadSanitizer: penstock::images and penstock::remote; faults
 #    4  the ResNet examples, ranks as processes; with nvcc what must not compile
-#    5  of the emulated preset all is compiled, source by source; what must not compile
+#    5  everything of the emulated preset is compiled, source by source; code that must not compile
 #    6  without a sanitizer penstock::remote, endings, recorded fuzz inputs; the same, packer and trace under ThreadSanitizer
-#    7  the core and the emulated runtime: AddressSanitizer; what that has in the quick run under ThreadSanitizer
+#    7  the core and the emulated runtime under AddressSanitizer; under ThreadSanitizer what the quick run has under
+#       AddressSanitizer
 #    8  packages
 #    9  the commands of the pages; the site (.ci/run)
 #   10  AddressSanitizer: the examples but for what is in 1
 #   11  AddressSanitizer: penstock::images, faults
 #   12  ThreadSanitizer: faults; with nvcc the tests of trace and images; CUDA 12.4 (.ci/run)
 #   13  ThreadSanitizer: inference, ranks as processes; with nvcc the smaller examples
-#   14  recipes; programs under nsys (scripts/setup nsys); training and faults under ThreadSanitizer
+#   14  recipes; programs under nsys (scripts/setup nsys); training and faults under ThreadSanitizer; with nvcc scripts
+#       and tools
 #   15  long runs, a browser, PyTorch; CUDA 12.9 (.ci/run)
-#   16  without a sanitizer further seeds and schedules, the core and its memory orders
+#   16  further seeds and schedules, also under ThreadSanitizer; the core and its memory orders without a sanitizer
 #   17  the core and the emulated runtime: AddressSanitizer and ThreadSanitizer with further schedules
 #   18  the commands of README.md; packages over the CUDA runtime
 #   19  the commands of the ResNet's pages; fuzzing (.ci/run)
-#   20  the release build with benchmarks, of which each other share compiles a part (.ci/run)
+#   20  the release build with benchmarks, of which each other share compiles a part (.ci/run); the peers' programs
 #   21  with nvcc the ResNet, and what no test needs (.ci/run)
 
 set(penstock_share_count 22)
@@ -110,7 +112,7 @@ set(penstock_shares_thread
     "16 \\.random_[2-9]$")
 
 # Over the CUDA runtime: without a GPU most of it is only compiled. Quick are the core's GPU tests, CUDA's rules, the
-# quickstart. Of the last three lines the emulated preset has the same in the quick run.
+# quickstart. The emulated preset has the tests of the last three lines in the quick run, too.
 set(penstock_shares_cuda
     "12 ^penstock_(trace|images)_gpu_tests$"
     "15 ^examples\\.(pytorch|libtorch)"

@@ -206,9 +206,10 @@ class Prefetcher {
 
   /// The next batch; work queued on `consumer` from now on sees it complete. The host waits until
   /// the batch's copy is issued, never for the copy itself. Returns an empty lease when all epochs
-  /// are done, or the source has said that there is no more data. Throws SourceError in place of a
-  /// batch that failed, CudaError, PoolExhausted, or StallError; the next call returns the batch
-  /// after it.
+  /// are done, or the source has said that there is no more data. Throws SourceError,
+  /// PoolExhausted or CudaError in place of a batch that failed; the next call returns the batch
+  /// after it. A StallError loses no batch, nor does a CudaError of a call
+  /// with which the pipeline copies a batch or ends a lease.
   ///
   /// `consumer` is any stream of the prefetcher's device: a created one, the legacy default stream,
   /// or cudaStreamPerThread (also as 0 in a source compiled for per-thread default streams). A

@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "../../common/copy_time.hpp"
 #include "../../common/device_memory.hpp"
 #include "../data/input.hpp"
 #include "../distributed/data_parallel.hpp"
@@ -166,7 +167,7 @@ class Run {
 
   /// A prefetcher knows how long it copies, and when its first batch came.
   void set_stats(const penstock::Stats& stats) {
-    measure_.set_copy_time(stats.copy);
+    measure_.set_copy_time(examples::copy_time(stats));
     first_batch_ = stats.first_batch;
   }
   std::chrono::nanoseconds first_batch() const { return first_batch_; }

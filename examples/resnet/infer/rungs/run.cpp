@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "../../../common/check.hpp"
+#include "../../../common/copy_time.hpp"
 #include "programs/interrupt.hpp"
 #include "source.hpp"
 
@@ -198,7 +199,7 @@ void Run::in_every_lane(const std::function<void(Lane&)>& work) {
 }
 
 void Run::set_copy_time(const penstock::Stats& stats) {
-  if (stats.copy.batches > 0) copy_ = stats.copy.busy / stats.copy.batches;
+  copy_ = examples::copy_time(stats);
 }
 
 double Run::images_per_request() const {
