@@ -141,6 +141,11 @@ class Sampler {
 /// independent of the order of the samples.
 std::uint64_t batch_seed(std::uint64_t run_seed, std::uint64_t epoch, std::uint64_t batch) noexcept;
 
+namespace detail {
+/// Returns `options` with rank and world size of `ranks`.
+SamplerOptions with_ranks(SamplerOptions options, const Ranks& ranks);
+}  // namespace detail
+
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/order/any_sampler.hpp>
+#include <penstock/detail/order/mixture.hpp>
 #include <penstock/detail/order/ranks.hpp>
 #include <penstock/detail/order/sampler.hpp>
 #include <penstock/detail/order/state.hpp>

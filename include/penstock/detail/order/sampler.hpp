@@ -16,7 +16,7 @@
 namespace penstock {
 namespace detail {
 
-inline SamplerOptions with_ranks(SamplerOptions options, const Ranks& ranks) {
+PENSTOCK_INLINE SamplerOptions with_ranks(SamplerOptions options, const Ranks& ranks) {
   options.rank = ranks.rank;
   options.world_size = ranks.world_size;
   return options;
