@@ -34,7 +34,7 @@ constexpr std::chrono::seconds kPause{10};  // after an error
 /// The lock of the directory, for this thread of this process.
 class Cache::DirectoryLock {
  public:
-  /// Tries for this time.
+  /// Tries to lock it for this time.
   DirectoryLock(Cache& cache, std::chrono::milliseconds time)
       : cache_(cache), in_process_(cache.directory_mutex_, std::defer_lock) {
     if (time == 0ms ? !in_process_.try_lock() : (in_process_.lock(), false)) return;
@@ -106,13 +106,13 @@ void Cache::open() {
   look(true);
 }
 
-/// Of ranges that begin at the same place, the cache has one.
+/// The cache has at most one of the ranges that begin at the same place.
 CachePolicy::Item Cache::item_of(const CacheKey& key) noexcept {
   using penstock::detail::mix64;
   return mix64(mix64(key.version[0] ^ key.offset) ^ key.version[1]);
 }
 
-/// Under the lock. Of a key without bytes, their number does not count.
+/// The caller holds the lock. A key without bytes matches a range of any size.
 CachePolicy::Slot Cache::find(const CacheKey& key) const noexcept {
   const CachePolicy::Slot slot = policy_.slot_of(item_of(key));
   if (slot == CachePolicy::no_slot) return slot;
@@ -122,7 +122,7 @@ CachePolicy::Slot Cache::find(const CacheKey& key) const noexcept {
   return is_it ? slot : CachePolicy::no_slot;
 }
 
-/// Takes what this process and others have added to the index. Under the lock.
+/// Reads what this process and others have added to the index. The caller holds the lock.
 void Cache::look(bool locked) noexcept {
   if (broken_) return;
   std::uint64_t damaged = 0;
@@ -149,7 +149,7 @@ void Cache::look(bool locked) noexcept {
   count(counters_.cache_damaged, damaged);
 }
 
-/// The range is read now: where it is, and its entry.
+/// Tells the policy that the range is read now, and returns its slot and its entry.
 CachePolicy::Slot Cache::look_up(const CacheKey& key, Entry& entry) noexcept {
   if (broken_) return CachePolicy::no_slot;
   const std::lock_guard lock(mutex_);
@@ -307,7 +307,7 @@ void Cache::store(const Job& job) noexcept try {
   failed();
 }
 
-/// Under the locks. So the index stays below a bound.
+/// Keeps the index below a bound. The caller holds both locks.
 void Cache::compact() {
   const std::uint64_t most = 1024 + 2 * header_.slots;
   if (index_.records() < most) return;

@@ -4,9 +4,9 @@
 // Cache: ranges of objects on a disk of this machine, for all processes of a node.
 //
 // The directory has three files. "slots" has places of equal size, and a range is in one of them.
-// "index" says what they have. "lock" is locked (flock) by whoever writes to the others; who reads
-// takes no lock. Bytes are right if their checksum is the record's: so it does not matter at which
-// moment a process was killed, or whether a slot was written to while it was read.
+// "index" says what they have. A process that writes to them locks "lock" (flock); a process that
+// reads takes no lock. Bytes are right if their checksum is that of the record. So it does not
+// matter when a process was killed, or whether a slot was written while it was read.
 
 #include <algorithm>
 #include <atomic>
@@ -48,7 +48,7 @@ class CachePieces {
   std::uint64_t offset_, bytes_, count_;
 };
 
-/// Any number of threads may use it. Its members have no errors: these are counted.
+/// Any number of threads may use it. Its members report no errors; the counters count them.
 class Cache {
  public:
   /// Starts a thread, which writes. `counters` must outlive this. Throws std::bad_alloc and
@@ -56,28 +56,31 @@ class Cache {
   Cache(const CacheOptions& options, Counters& counters);
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
-  /// What is not written yet is dropped.
+  /// Drops what is not written yet.
   ~Cache();
 
   std::size_t slot_bytes() const noexcept { return options_.slot_bytes; }
   /// Whether a range of this size is kept: a 64th of a slot or more.
   bool takes(std::uint64_t bytes) const noexcept { return bytes >= options_.slot_bytes / 64; }
 
-  /// Fills the target, which has `key.bytes` bytes. False: it has any bytes.
+  /// Fills the target, which has `key.bytes` bytes. Returns false if the cache does not have them;
+  /// the content of the target is then undefined.
   bool read(const CacheKey& key, std::span<std::byte> target) noexcept;
   /// The same for a range whose size is not known: sets `key.bytes`, and makes `scratch` larger if
   /// it is too small.
   bool read(CacheKey& key, std::vector<std::byte>& scratch);
-  /// Whether read() would find it.
+  /// Returns whether read() would find it.
   bool has(const CacheKey& key) noexcept;
-  /// These are the bytes of the range, which read() did not find. They are copied, and written
-  /// later; with CacheOptions::wait, before this returns. `replace`: also where the range is there.
+  /// Gives the cache the bytes of a range that read() did not find. It copies them, and a thread
+  /// writes them later; with CacheOptions::wait, this call returns after that. `replace`: the cache
+  /// also takes them if it has the range.
   void offer(const CacheKey& key, std::span<const std::byte> bytes, bool replace = false) noexcept;
-  /// Behind what was announced before, this will be read.
+  /// Announces that this will be read, after everything that was announced before.
   void will_read(const CacheKey& key) noexcept;
-  /// Returns when what was offered so far is written, or dropped. False: it was already.
+  /// Waits until everything that was offered so far is written or dropped. Returns false if it did
+  /// not have to wait.
   bool drain() noexcept;
-  /// Whether each slot has a range.
+  /// Returns whether each slot has a range.
   bool is_full() noexcept;
 
  private:
@@ -108,10 +111,10 @@ class Cache {
   Counters& counters_;
   const CacheHeader header_;
   penstock::detail::OpenFile lock_, slots_;
-  std::atomic<bool> broken_{false};          // No file is used any more.
+  std::atomic<bool> broken_{false};          // No file is used after that.
   std::atomic<Clock::rep> paused_until_{0};  // Nothing is written.
 
-  std::mutex directory_mutex_;  // DirectoryLock has it: flock() does not keep threads apart.
+  std::mutex directory_mutex_;  // DirectoryLock locks it, since flock() does not exclude threads.
 
   std::mutex mutex_;
   CacheIndex index_;
