@@ -33,7 +33,8 @@
 #   14  recipes; programs under nsys (scripts/setup nsys); training and faults under ThreadSanitizer; with nvcc scripts
 #       and tools
 #   15  long runs, a browser, PyTorch; CUDA 12.9 (.ci/run)
-#   16  further seeds and schedules, also under ThreadSanitizer; the core and its memory orders without a sanitizer
+#   16  further seeds and schedules, also under ThreadSanitizer; the core and its memory orders without a sanitizer; the
+#       mutants compile (.ci/run)
 #   17  the core and the emulated runtime: AddressSanitizer and ThreadSanitizer with further schedules
 #   18  the commands of README.md; packages over the CUDA runtime
 #   19  the commands of the ResNet's pages; fuzzing (.ci/run)

@@ -77,6 +77,8 @@ class Source:
         """Returns whether the name at i is called here, not declared or defined."""
         if self[i + 1] != "(" or self[i - 1] in ("::", "~", "operator"):
             return False
+        if not self.function_of(i):
+            return False  # It declares something, or initialises a member.
         return self[i - 1] in (".", "->") or self[i - 1] in _BEFORE_CALL
 
     def is_statement(self, i):
@@ -93,11 +95,17 @@ class Source:
             i -= 1
             while self[i] in (")", "]", "}"):
                 i = self.partner[i]
-                if self.tokens[i - 1].kind == "name" or self[i - 1] in (")", "]"):
-                    i -= 1
-                else:
+                if self._ends_before(i):
                     return i
+                i -= 1
         return i
+
+    def _ends_before(self, i):
+        """Returns whether the expression that continues at the bracket i begins there."""
+        before = self.tokens[i - 1]
+        if before.text == ")":
+            return self[self.partner[i - 1] - 1] in _BLOCKS  # The condition of a statement.
+        return before.text in _BLOCKS or before.kind != "name" and before.text != "]"
 
     def arguments(self, i):
         """Returns the arguments of the call of the name at i, as pairs of first and last token."""

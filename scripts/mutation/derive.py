@@ -13,11 +13,11 @@ REMOVED_CALLS = {
     "synchronize": "host wait", "cudaEventSynchronize": "host wait", "cudaStreamSynchronize": "host wait",
     "cudaDeviceSynchronize": "host wait", "wait": "host wait", "wait_until": "host wait", "wait_for": "host wait",
     "wait_on_host": "host wait", "wait_for_device": "host wait",
-    "notify_one": "notify", "notify_all": "notify", "notify": "notify", "wake": "notify", "stage": "notify", "call_all": "notify",
+    "notify_one": "notify", "notify_all": "notify", "wake": "notify", "stage": "notify", "call_all": "notify",
     "lock": "lock", "try_lock": "lock", "unlock": "unlock",
     "request_stop": "stop", "pause": "stop", "close": "stop", "stop": "stop", "join": "stop", "end": "stop",
     "end_pause": "stop",
-    "current_exception": "error", "fail": "error", "throw_failure": "error", "throw_lost_worker": "error", "lose": "error",
+    "current_exception": "error", "fail": "error", "lose": "error",
     "give_back": "return", "end_record": "return", "park": "return", "unpark": "return", "keep": "return", "orphan": "return", "forget": "return",
 }  # fmt: skip
 
@@ -178,7 +178,7 @@ def _memory_orders(source, atomics):
         first, last = source.object_begin(i), source.partner[i + 1]
         call = source.span(first, last)
         orders = set(re.findall(r"memory_order(?:_|::)(\w+)", source.span(i + 2, last)))
-        if not orders and source[i - 2] in atomics:
+        if not orders and source[i - 2] in atomics and source[i] != "clear":  # A container has that, too.
             separator = ", " if source.arguments(i) else ""
             relaxed = f"{call[:-1]}{separator}std::memory_order_relaxed)"
         elif orders - {"relaxed"}:

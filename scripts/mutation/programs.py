@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEADERS = pathlib.Path("include/penstock")
 COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "tests"]
 PRESETS = {"plain": "emulated", "tsan": "tsan"}
+LEFT_OUT = ["EXAMPLES", "BENCHMARKS", "IMAGES", "TRACE", "REMOTE"]  # of what the builds could have
 # Folders of tests whose subject is not a header: the emulated runtime, penstock::images, penstock::trace.
 OTHER_SUBJECTS = {"emulation", "images", "trace"}
 # They have schedules of their own, and no use for ThreadSanitizer.
@@ -139,13 +140,22 @@ class Programs:
             if file.parent.name not in OTHER_SUBJECTS:
                 self.emulated += re.findall(r"^\s*penstock_add_emulated_test\(\s*(\w+)", file.read_text(), re.MULTILINE)
         for build, preset in PRESETS.items():
-            self._run(["cmake", "--preset", preset, "-B", self.folder / build, "-DPENSTOCK_BUILD_EXAMPLES=OFF",
-                       "-DPENSTOCK_BUILD_BENCHMARKS=OFF", "-DPENSTOCK_BUILD_IMAGES=OFF", "-DPENSTOCK_BUILD_TRACE=OFF",
-                       "-DCMAKE_UNITY_BUILD=ON",
-                       f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={3 if self.jobs > 4 else 8}",
-                       f"-DCMAKE_CXX_FLAGS={self._flags[preset]} -w -D_GLIBCXX_ASSERTIONS"])  # fmt: skip
+            self._configure(build, preset, f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={3 if self.jobs > 4 else 8}")
             targets = [*WEAK_MEMORY, WAITS, *self.emulated] if build == "plain" else self.emulated
-            self._run(["cmake", "--build", self.folder / build, "-j", str(self.jobs), "--target", *targets])
+            self._make(build, *targets)
+
+    def build_core(self):
+        """Compiles what the core's library has of the headers, with all mutants and without optimisation."""
+        self._configure("core", "emulated", "-DPENSTOCK_BUILD_TESTS=OFF", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0")
+        self._make("core", "penstock_core")
+
+    def _configure(self, build, preset, *options):
+        self._run(["cmake", "--preset", preset, "-B", self.folder / build, "-DCMAKE_UNITY_BUILD=ON",
+                   *(f"-DPENSTOCK_BUILD_{part}=OFF" for part in LEFT_OUT),
+                   f"-DCMAKE_CXX_FLAGS={self._flags[preset]} -w -D_GLIBCXX_ASSERTIONS", *options])  # fmt: skip
+
+    def _make(self, build, *targets):
+        self._run(["cmake", "--build", self.folder / build, "-j", str(self.jobs), "--target", *targets])
 
     def _run(self, command):
         process = subprocess.Popen(list(map(str, command)), cwd=self.tree, env=self.environment, text=True,

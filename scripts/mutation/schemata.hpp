@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <type_traits>
 
@@ -110,6 +111,11 @@ std::span<const typename Streams::value_type> no_stream(int mutant, const Stream
   }                                                                               \
   template <class Left, class Right>                                              \
   constexpr bool operator sign(const name##_than<Left>& begun, const Right& right) { \
+    return is(begun.mutant) ? begun.left mutated right : begun.left sign right;   \
+  }                                                                               \
+  /* The library has an operator for any type and an optional, which would be as good. */ \
+  template <class Left, class Right>                                              \
+  constexpr bool operator sign(const name##_than<Left>& begun, const std::optional<Right>& right) { \
     return is(begun.mutant) ? begun.left mutated right : begun.left sign right;   \
   }
 
