@@ -184,6 +184,12 @@ class RemoteError : public std::runtime_error {
   int status_, attempts_;
 };
 
+/// There is no object for a list.
+class NothingListed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class Location;
 class Session;
 
@@ -216,8 +222,8 @@ class Client {
   /// FileFolder::from_list to `list`, whole or not at all: with classes and labels by directory, as
   /// FileFolder has them for a folder. `extensions`: of the names to take; none given: those of
   /// images. Takes a request for 1,000 objects. Returns how many the list has. Throws
-  /// std::invalid_argument for another URL, and std::runtime_error for what cannot be listed or
-  /// written.
+  /// std::invalid_argument for another URL, NothingListed where it would have none, and
+  /// std::runtime_error for what cannot be listed or written.
   std::uint64_t save_list(const std::string& url, const std::filesystem::path& list,
                           const std::vector<std::string>& extensions = {}) const;
 
