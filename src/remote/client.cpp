@@ -64,6 +64,7 @@ std::shared_ptr<const FileReader> Client::open(const std::string& url) const {
     object.authorizer = session_->options.authorizer;
   } else {
     object.url = location.url();
+    object.at_s3 = location.service() == Service::s3;
     object.authorizer = authorizer_of(signatures);
   }
   return std::make_shared<const RemoteFile>(session_, std::move(object), std::move(signatures));
@@ -109,6 +110,8 @@ Stats Client::stats() const {
           .from_ahead = get(counters.from_ahead),
           .throttled = get(counters.throttled),
           .throttled_time = std::chrono::nanoseconds(get(counters.throttled_nanoseconds)),
+          .verified = get(counters.verified),
+          .damaged = get(counters.damaged),
           .cache_hits = get(counters.cache_hits),
           .cache_misses = get(counters.cache_misses),
           .from_cache = get(counters.from_cache),

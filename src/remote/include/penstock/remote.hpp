@@ -30,6 +30,8 @@
 //   counts. Hedges are at most 5 % of the requests, and there are none within a second of a 429 or
 //   503.
 // - Each answer must have the ETag and the size of the first one.
+// - An object that comes whole must have the CRC32C that the store says, if it says one: Google's
+//   always does, and S3's for objects that were uploaded with one. Another one is asked for again.
 // - With Options::cache, bytes that are there are read from there, and those that were asked for
 //   are written there, while there is room.
 //
@@ -149,7 +151,9 @@ struct Stats {
   std::uint64_t from_ahead = 0;  ///< bytes of reads that will_need() had asked for
   std::uint64_t throttled = 0;   ///< answers 429 and 503
   std::chrono::nanoseconds
-      throttled_time{};            ///< waited for after such answers, all requests together
+      throttled_time{};        ///< waited for after such answers, all requests together
+  std::uint64_t verified = 0;  ///< objects that came whole, and had the CRC32C that the store says
+  std::uint64_t damaged = 0;   ///< and those that had another one, and were asked for again
   std::uint64_t cache_hits = 0;    ///< ranges of at most a slot that were in the cache
   std::uint64_t cache_misses = 0;  ///< and those that were not
   std::uint64_t from_cache = 0;    ///< bytes of the hits
