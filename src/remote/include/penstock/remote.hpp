@@ -17,10 +17,11 @@
 // - Bytes that will_need() has fetched, or is fetching, are copied from there. The rest is asked
 //   for in requests of a range each, of at most Options::part_bytes, which run at the same time.
 //   The bytes are received in the memory that they are read into.
-// - All reads of a client share one limit of requests. It starts at 16. After each period of at
-//   least half a second and as many answers as the limit, in which the limit was reached, it rises
-//   by an eighth. Where that has not brought 5 % more bytes a second it goes back, and stays for 8
-//   periods. An answer 429 or 503 halves it, at most once a second. Reads go before will_need().
+// - All reads of a client share one limit of requests. It starts at 16, and is at most this rank's
+//   part of Options::max_requests. After each period of at least half a second and as many answers
+//   as the limit, in which the limit was reached, it rises by an eighth. Where that has not brought
+//   5 % more bytes a second it goes back, and stays for 8 periods. An answer 429 or 503 halves it,
+//   at most once a second. Reads go before will_need().
 // - Asked for again are: 408, 429, 5xx, connections that fail or end early, and time-outs; from the
 //   first byte that is missing, after a random time of at most Options::backoff, which doubles with
 //   each attempt, and not before the time that Retry-After says. Not asked for again are other
@@ -121,7 +122,12 @@ struct Options {
   std::size_t part_bytes = std::size_t{8} << 20;
   /// Opening a file brings its first bytes, and keeps them; up to 1 GiB, and at least 1.
   std::size_t head_bytes = std::size_t{64} << 10;
-  int max_requests = 64;  ///< most requests at the same time, without hedges
+  /// Most requests at the same time, without hedges, of all ranks of this machine together: each
+  /// has an equal part, and at least one.
+  int max_requests = 256;
+  /// The ranks of this machine that have such clients. 0: as many as the launcher's variables say,
+  /// as Ranks::from_environment() reads them.
+  int local_ranks = 0;
   /// Memory of will_need() for all files together.
   std::size_t ahead_bytes = std::size_t{256} << 20;
 
