@@ -35,11 +35,13 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "../../src/programs/command_line.hpp"
 #include "../../src/programs/output_file.hpp"
 #include "../common/check.hpp"
+#include "../common/image_files.hpp"
 #ifdef __CUDACC__
 #include <cuda_fp16.h>
 #endif
@@ -358,9 +360,7 @@ void run_as(const Options& options) {
     if (options.decoder == "cpu") return run_cpu<T>(store, options);
     run_engines<T>(store, options);
   };
-  if (is_directory(options.files)) return with(penstock::FileFolder(options.files));
-  if (options.files.extension() == ".tar") return with(penstock::TarShards({options.files}));
-  with(penstock::PackedFile(options.files));
+  std::visit(with, examples::open_image_files({options.files}));
 }
 
 /// An option that the decoder does not use is a mistake.
@@ -401,7 +401,10 @@ int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
   Options options;
   CLI::App app("images a second of JPEG files, delivered to device memory and dropped");
-  app.add_option("files", options.files, "A folder for each class, a tar file or a packed file")
+  app.add_option("files", options.files,
+                 "A folder for each class, a tar file or a packed file; or its URL, a folder's "
+                 "with a slash at "
+                 "the end")
       ->required();
   app.add_option("--decoder", options.decoder, "engines (of the GPU), cpu or both")
       ->check(CLI::IsMember({"engines", "cpu", "both"}))

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// images: JPEG files in folders or in tar shards, as batches of normalised crops in device memory.
-// The same file is compiled as C++ over the emulated runtime and, by way of images.cu, as CUDA C++.
-// Exit codes: 0 done, 1 an exception, 2 wrong arguments.
+// images: JPEG files in a folder, in tar shards or in a packed file, on this machine or at a
+// server, as batches of normalised crops in device memory. The same file is compiled as C++ over
+// the emulated runtime and, by way of images.cu, as CUDA C++. Exit codes: 0 done, 1 an exception, 2
+// wrong arguments.
+
+#include "../common/image_files.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -13,7 +16,7 @@
 #include <penstock/images/image_source.hpp>
 #include <penstock/penstock.hpp>
 #include <stdexcept>
-#include <string>
+#include <variant>
 #include <vector>
 
 namespace images = penstock::images;
@@ -45,17 +48,17 @@ void run(const Store& files) {
 }
 
 int main(int argc, char** argv) {
-  const std::vector<std::filesystem::path> paths(argv + 1, argv + argc);
-  if (paths.empty() || (paths.size() > 1 && is_directory(paths.front()))) {
-    std::fprintf(stderr, "images FOLDER, or images SHARD.tar...\n");
+  if (argc < 2) {
+    std::fprintf(stderr, "images FOLDER, images SHARD.tar..., images FILE.pack, or their URLs\n");
     return 2;
   }
   try {
-    if (is_directory(paths.front()))
-      run(penstock::FileFolder(paths.front()));
-    else
-      run(penstock::TarShards(paths));
+    const std::vector<std::filesystem::path> paths(argv + 1, argv + argc);
+    std::visit([](const auto& files) { run(files); }, examples::open_image_files(paths));
     if (!std::cout.flush()) throw std::runtime_error("the standard output cannot be written");
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "images: %s\n", error.what());
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "images: %s\n", error.what());
     return 1;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <penstock/markers.hpp>
+#include <penstock/ranks.hpp>
 #include <stdexcept>
 #include <system_error>
 
@@ -23,6 +24,7 @@ using penstock::File;
 [[gnu::used]] constexpr auto* make_marker = &penstock::detail::make_marker;
 [[gnu::used]] constexpr auto* begin_range = &penstock::detail::begin_range;
 [[gnu::used]] constexpr auto* end_range = &penstock::detail::end_range;
+[[gnu::used]] constexpr auto* from_environment = &penstock::Ranks::from_environment;
 
 class TemporaryFolder {
  public:

@@ -53,6 +53,32 @@ std::optional<AnswerHead::Range> read_range(std::string_view text) {
   return range;
 }
 
+/// Four bytes in base64, the highest first: six letters, and "==".
+std::optional<std::uint32_t> read_checksum(std::string_view text) {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  constexpr std::size_t kCount = 6;
+  if (text.size() != kCount + 2 || !text.ends_with("==")) return std::nullopt;
+  std::uint64_t bits = 0;
+  for (const char letter : text.substr(0, kCount)) {
+    const std::size_t value = kLetters.find(letter);
+    if (value == std::string_view::npos) return std::nullopt;
+    bits = bits << 6 | value;
+  }
+  return static_cast<std::uint32_t>(bits >> 4);  // 36 bits
+}
+
+/// "crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ==", in any order.
+std::optional<std::uint32_t> read_google_hash(std::string_view text) {
+  constexpr std::string_view kName = "crc32c=";
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    if (trimmed(part).starts_with(kName)) return read_checksum(trimmed(part).substr(kName.size()));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void AnswerHead::take(std::string_view line) noexcept {
@@ -61,6 +87,7 @@ void AnswerHead::take(std::string_view line) noexcept {
     status_ = 0;
     etag_bytes_ = 0;
     length_.reset();
+    crc32c_.reset();
     range_.reset();
     const std::size_t space = line.find(' ');
     if (space == std::string_view::npos) return;
@@ -75,6 +102,10 @@ void AnswerHead::take(std::string_view line) noexcept {
     length_ = number(value);
   } else if (same_word(name, "content-range")) {
     range_ = read_range(value);
+  } else if (same_word(name, "x-amz-checksum-crc32c")) {
+    crc32c_ = read_checksum(value);
+  } else if (same_word(name, "x-goog-hash")) {
+    if (const auto checksum = read_google_hash(value)) crc32c_ = checksum;
   } else if (same_word(name, "etag") && value.size() <= etag_.size()) {
     std::ranges::copy(value, etag_.begin());
     etag_bytes_ = value.size();

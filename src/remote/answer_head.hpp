@@ -24,6 +24,9 @@ class AnswerHead {
   std::string_view etag() const noexcept { return {etag_.data(), etag_bytes_}; }
   /// Content-Length.
   std::optional<std::uint64_t> length() const noexcept { return length_; }
+  /// Of the whole object, as Google (x-goog-hash) and S3 (x-amz-checksum-crc32c) say it. nullopt:
+  /// there is none, or one of the checksums of its parts.
+  std::optional<std::uint32_t> crc32c() const noexcept { return crc32c_; }
 
   /// Content-Range: bytes first-last/total. Of bytes */total there is the total alone.
   struct Range {
@@ -40,6 +43,7 @@ class AnswerHead {
   std::array<char, 255> etag_;
   std::size_t etag_bytes_ = 0;
   std::optional<std::uint64_t> length_;
+  std::optional<std::uint32_t> crc32c_;
   std::optional<Range> range_;
 };
 

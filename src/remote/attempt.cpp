@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <penstock/detail/storage/crc32c.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "origin.hpp"
 #include "receive_heap.hpp"
 #include "service_error.hpp"
+#include "wrong_checksum.hpp"
 
 namespace penstock::remote {
 namespace {
@@ -109,6 +111,8 @@ void Attempt::prepare(Part& part, std::size_t from, std::span<std::byte> into, b
   from_ = from;
   into_ = into;
   expected_ = received_ = discarded_ = received_then_ = 0;
+  sums_ = false;
+  sum_ = 0;
   error_body_.clear();
   total_ = 0;
   head_ = {};
@@ -118,17 +122,23 @@ void Attempt::prepare(Part& part, std::size_t from, std::span<std::byte> into, b
   started_ = looked_ = now;
 
   request_.url = part.redirected.empty() ? part.object->url : part.redirected;
-  request_.headers.resize(part.whole && !asks_for_changes() ? 0 : 1);
+  std::size_t headers = 0;
+  const auto next_header = [&]() -> std::string& {
+    if (headers == request_.headers.size()) request_.headers.emplace_back();
+    return request_.headers[headers++];
+  };
+  if (part.opening && part.object->at_s3) next_header() = "x-amz-checksum-mode: ENABLED";
   if (asks_for_changes()) {
-    request_.headers[0].assign("If-None-Match: ").append(part.object->etag);
+    next_header().assign("If-None-Match: ").append(part.object->etag);
   } else if (!part.whole) {
     std::array<char, 64> range;
     const std::uint64_t begin = part.offset + from;
     const int length = std::snprintf(range.data(), range.size(), "Range: bytes=%llu-%llu",
                                      static_cast<unsigned long long>(begin),
                                      static_cast<unsigned long long>(begin + into.size() - 1));
-    request_.headers[0].assign(range.data(), static_cast<std::size_t>(length));
+    next_header().assign(range.data(), static_cast<std::size_t>(length));
   }
+  request_.headers.resize(headers);
   const Authorizer& authorizer = part.object->authorizer;
   if (authorizer) authorizer(request_, std::chrono::system_clock::now());
   // A signature is for one host and one path: a redirect to the same host is signed anew.
@@ -162,7 +172,11 @@ std::size_t Attempt::take_bytes(char* bytes, std::size_t size, std::size_t count
 }
 
 std::size_t Attempt::take(const char* bytes, std::size_t count) noexcept {
-  if (fault_ == Fault::not_seen) fault_ = look_at_head();
+  if (fault_ == Fault::not_seen) {
+    fault_ = look_at_head();
+    sums_ = fault_ == Fault::none && part_->offset + from_ == 0 && expected_ == total_ &&
+            head_.crc32c();
+  }
   if (fault_ == Fault::status) {
     discarded_ += count;
     try {
@@ -178,6 +192,9 @@ std::size_t Attempt::take(const char* bytes, std::size_t count) noexcept {
   }
   if (fault_ != Fault::none) return 0;
   std::memcpy(into_.data() + received_, bytes, taken);
+  if (sums_)
+    sum_ =
+        penstock::detail::crc32c(std::as_bytes(std::span(into_.data() + received_, taken)), sum_);
   received_ += taken;
   return taken;
 }
@@ -277,7 +294,13 @@ Outcome Attempt::end_of_answer(CURLcode code) {
   }
   if (has_enough()) return {.kind = Kind::whole};
   if (code == CURLE_OK) {
-    if (fault_ == Fault::none && received_ == expected_) return {.kind = Kind::whole};
+    if (fault_ == Fault::none && received_ == expected_) {
+      if (!sums_ || sum_ == *head_.crc32c()) return {.kind = Kind::whole};
+      return {.kind = Kind::again,
+              .why = wrong_checksum(sum_, *head_.crc32c()),
+              .connection_lost = true,
+              .damaged = true};
+    }
     return {.kind = Kind::again, .why = "the answer ends early", .connection_lost = true};
   }
   std::string why = error_[0] != '\0' ? error_.data() : ::curl_easy_strerror(code);

@@ -30,6 +30,7 @@ struct Outcome {
   bool throttled = false;               ///< 429 or 503
   bool connection_lost = false;         ///< again, on another connection
   bool expired = false;                 ///< the credentials have expired
+  bool damaged = false;                 ///< the object has another checksum
   std::chrono::seconds retry_after{0};  ///< 0: the server has not said
 };
 
@@ -56,6 +57,8 @@ class Attempt {
   const AnswerHead& head() const noexcept { return head_; }
   /// The object's size, by an answer that is whole.
   std::uint64_t total() const noexcept { return total_; }
+  /// Whether an answer that is whole had the checksum that its head says.
+  bool verified() const noexcept { return sums_; }
   /// An answer that is whole says that the object is the one that we know.
   bool unchanged() const noexcept { return head_.status() == 304; }
 
@@ -101,6 +104,8 @@ class Attempt {
   std::span<std::byte> into_;
   std::size_t expected_ = 0;  // bytes of the body, when its head has been seen
   std::size_t received_ = 0, discarded_ = 0;
+  bool sums_ = false;       // All of the object will come, and the head says its checksum.
+  std::uint32_t sum_ = 0;   // of what was received
   std::string error_body_;  // the first bytes of an error's
   std::uint64_t total_ = 0;
   AnswerHead head_;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <memory>
+#include <penstock/detail/local_rank.hpp>
 #include <penstock/remote.hpp>
 #include <stdexcept>
 #include <string_view>
@@ -28,6 +30,7 @@ void check(const Options& options) {
           "head_bytes must be 1 byte to 1 GiB");
   require(options.max_requests >= 1 && options.max_requests <= 100'000,
           "max_requests must be 1 to 100,000");
+  require(options.local_ranks >= 0, "local_ranks must be at least 0");
   require(options.attempts >= 1, "attempts must be at least 1");
   for (const auto time : {options.time_budget, options.connect_timeout, options.stall_timeout})
     require(time.count() >= 1 && time <= kLongest, "times must be 1 ms to 7 days");
@@ -42,8 +45,16 @@ void check(const Options& options) {
     require(time.count() >= 0 && time <= kLongest, "backoff must be 0 to 7 days");
 }
 
+/// The requests of this rank, if all ranks of the machine have as many.
+int share_of_requests(const Options& options) {
+  const int ranks = options.local_ranks > 0 ? options.local_ranks
+                                            : penstock::detail::LocalRank::of_environment().size;
+  return std::max(1, options.max_requests / ranks);
+}
+
 std::shared_ptr<Session> make_session(Options&& options) {
   check(options);
+  options.max_requests = share_of_requests(options);
   // A child process of fork() has no threads to join.
   return {new Session(std::move(options)), [](Session* session) {
             if (session->owner.is_this()) delete session;
@@ -64,6 +75,7 @@ std::shared_ptr<const FileReader> Client::open(const std::string& url) const {
     object.authorizer = session_->options.authorizer;
   } else {
     object.url = location.url();
+    object.at_s3 = location.service() == Service::s3;
     object.authorizer = authorizer_of(signatures);
   }
   return std::make_shared<const RemoteFile>(session_, std::move(object), std::move(signatures));
@@ -109,6 +121,8 @@ Stats Client::stats() const {
           .from_ahead = get(counters.from_ahead),
           .throttled = get(counters.throttled),
           .throttled_time = std::chrono::nanoseconds(get(counters.throttled_nanoseconds)),
+          .verified = get(counters.verified),
+          .damaged = get(counters.damaged),
           .cache_hits = get(counters.cache_hits),
           .cache_misses = get(counters.cache_misses),
           .from_cache = get(counters.from_cache),

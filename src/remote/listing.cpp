@@ -10,6 +10,7 @@
 #include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/detail/words.hpp>
+#include <penstock/remote.hpp>
 #include <system_error>
 #include <tuple>
 #include <unordered_set>
@@ -206,7 +207,9 @@ void ObjectList::add(std::string_view whole) {
 }
 
 void ObjectList::save(const std::filesystem::path& list) const try {
-  if (keys_.size() == 0) fail("there are none with the extensions that are asked for");
+  if (keys_.size() == 0)
+    throw NothingListed("a list of the objects below \"" + detail::escaped(prefix_) +
+                        "\": there are none with the extensions that are asked for");
   std::vector<std::uint64_t> order(keys_.size());
   std::iota(order.begin(), order.end(), std::uint64_t{0});
   const bool labelled = labels_ == Labels::by_directory;

@@ -82,8 +82,9 @@ class ObjectList {
   std::uint64_t size() const noexcept { return keys_.size(); }
 
   /// Writes the list, whole or not at all: classes in the order of their names; samples by class,
-  /// then by directory, then by name; without labels in the order of the keys. Throws ListingError
-  /// where no key was taken or a class has none, and where the file cannot be written.
+  /// then by directory, then by name; without labels in the order of the keys. Throws NothingListed
+  /// where no key was taken; ListingError where a class has none, and where the file cannot be
+  /// written.
   void save(const std::filesystem::path& list) const;
 
  private:

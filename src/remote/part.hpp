@@ -25,6 +25,7 @@ struct RemoteObject {
   Authorizer authorizer;  ///< signs its requests; none: they are not signed
   std::string name;       ///< of the URL, for messages
   std::uint64_t size = 0;
+  bool at_s3 = false;  ///< a header asks for its checksum
   /// Empty: the server has sent none. Of an object that is asked for whole: what we have is of this
   /// one, and need not come again.
   std::string etag;
@@ -82,7 +83,9 @@ struct Part {
   std::optional<Failure> failure;
   std::string etag;         ///< of an opening request
   std::uint64_t total = 0;  ///< the object's size, of an opening request
-  bool unchanged = false;   ///< the object has the ETag that we know: no bytes have come
+  /// Of the whole object, where the answer to an opening request said it and did not bring all.
+  std::optional<std::uint32_t> checksum;
+  bool unchanged = false;  ///< the object has the ETag that we know: no bytes have come
 
   // Of the list that it is in.
   Part* before = nullptr;

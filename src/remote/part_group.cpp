@@ -56,6 +56,7 @@ void PartGroup::part_ended(Part& part) noexcept {
     received_ = part.received;
     total_ = part.total;
     etag_.swap(part.etag);
+    checksum_ = part.checksum;
     unchanged_ = part.unchanged;
   }
   if (under_way_ == 0 || failure_) ended_.notify_all();

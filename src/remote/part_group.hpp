@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,6 +46,8 @@ class PartGroup final : public PartOwner {
   std::size_t received() const noexcept { return received_; }
   std::uint64_t total() const noexcept { return total_; }
   const std::string& etag() const noexcept { return etag_; }
+  /// As Part::checksum.
+  const std::optional<std::uint32_t>& checksum() const noexcept { return checksum_; }
   /// The object has the ETag that it had: no bytes have come.
   bool unchanged() const noexcept { return unchanged_; }
 
@@ -65,6 +68,7 @@ class PartGroup final : public PartOwner {
   std::size_t received_ = 0;
   std::uint64_t total_ = 0;
   std::string etag_;
+  std::optional<std::uint32_t> checksum_;
   bool unchanged_ = false;
 };
 

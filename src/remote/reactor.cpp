@@ -219,6 +219,7 @@ void Reactor::ended(Attempt& attempt, const Outcome& outcome) noexcept {
   Part& part = attempt.part();
   const bool is_hedge = part.hedge == &attempt;
   if (outcome.throttled) count(transfers_.counters.throttled);
+  if (outcome.damaged) count(transfers_.counters.damaged);
   if (outcome.kind == Outcome::Kind::whole) {
     succeeded(part, attempt, is_hedge);
     return;
@@ -270,6 +271,10 @@ void Reactor::succeeded(Part& part, Attempt& attempt, bool by_hedge) noexcept {
     }
     part.total = attempt.total();
     part.unchanged = attempt.unchanged();
+    if (attempt.verified())
+      count(transfers_.counters.verified);
+    else
+      part.checksum = attempt.head().crc32c();
   }
   const std::size_t from = attempt.from();
   if (by_hedge) {

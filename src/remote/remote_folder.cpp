@@ -2,6 +2,7 @@
 #include "remote_folder.hpp"
 
 #include <algorithm>
+#include <penstock/detail/storage/crc32c.hpp>
 #include <penstock/detail/storage/store_file.hpp>
 #include <stdexcept>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "part_group.hpp"
 #include "renewal.hpp"
 #include "url.hpp"
+#include "wrong_checksum.hpp"
 
 namespace penstock::remote {
 namespace {
@@ -35,6 +37,7 @@ RemoteObject RemoteFolder::object_of(std::string_view file) const {
     object.authorizer = session_->options.authorizer;
   } else {
     object.url = prefix_.object(prefix_.key() + std::string(file)).url();
+    object.at_s3 = prefix_.service() == Service::s3;
     object.authorizer = authorizer_of(signatures_);
   }
   return object;
@@ -53,15 +56,17 @@ std::span<const std::byte> RemoteFolder::read(std::string_view file,
 /// Reads the object into `scratch`, from `begin` on. nullopt: it still has the ETag that it had.
 std::optional<RemoteFolder::Fetched> RemoteFolder::fetch(const Object& object, std::size_t begin,
                                                          std::vector<std::byte>& scratch) const {
-  if (scratch.size() < begin + kFirstBytes) scratch.resize(begin + kFirstBytes);
-  PartGroup first(session_->transfers, object);
-  first.open_whole(std::span(scratch).subspan(begin));
-  first.wait();
-  if (first.unchanged()) return std::nullopt;
-  const std::size_t received = first.received();
-  const std::uint64_t end = std::max(first.total(), begin + first.total());  // no overflow
-  const std::span<std::byte> all = detail::room_in(scratch, end).subspan(begin);
-  if (received < all.size()) {
+  for (int attempt = 1;; ++attempt) {
+    if (scratch.size() < begin + kFirstBytes) scratch.resize(begin + kFirstBytes);
+    PartGroup first(session_->transfers, object);
+    first.open_whole(std::span(scratch).subspan(begin));
+    first.wait();
+    if (first.unchanged()) return std::nullopt;
+    const std::size_t received = first.received();
+    const std::uint64_t end = std::max(first.total(), begin + first.total());  // no overflow
+    const std::span<std::byte> all = detail::room_in(scratch, end).subspan(begin);
+    const Fetched fetched{all, first.etag()};
+    if (received == all.size()) return fetched;
     // Requests that have ended may still hold the object: what is known by now is in another one.
     const auto opened = std::make_shared<RemoteObject>(*object);
     opened->size = first.total();
@@ -69,8 +74,15 @@ std::optional<RemoteFolder::Fetched> RemoteFolder::fetch(const Object& object, s
     PartGroup rest(session_->transfers, opened);
     rest.ask(received, all.subspan(received));
     rest.wait();
+    if (!first.checksum()) return fetched;
+    Counters& counters = session_->transfers.counters;
+    const std::uint32_t sum = detail::crc32c(all);
+    count(sum == *first.checksum() ? counters.verified : counters.damaged);
+    if (sum == *first.checksum()) return fetched;
+    // From now on there is room for all of it in one answer.
+    if (attempt == session_->options.attempts)
+      throw RemoteError(wrong_checksum(sum, *first.checksum()), object->name, 200, attempt);
   }
-  return Fetched{all, first.etag()};
 }
 
 /// In the cache an object follows its note. The first piece of both is found by the URL alone; the

@@ -55,6 +55,7 @@ void Transfers::give_back(Part& part) noexcept {
   part.failure.reset();
   part.etag.clear();
   part.total = 0;
+  part.checksum.reset();
   const std::lock_guard lock(mutex_);
   free_.push_front(part);
 }

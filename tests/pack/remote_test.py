@@ -3,19 +3,15 @@
 """remote_test.py PENSTOCK_PACK: sources that are URLs, of a server of the test's own: packs of them are those of the same files
 on this machine, and a cache that was filled brings the bytes the next time. Signatures are not checked here."""
 
-import hashlib
-import http.server
-import os
 import pathlib
 import random
-import re
 import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
-import urllib.parse
-import xml.sax.saxutils
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from object_server import Handler, environment, serving
 
 PACK = sys.argv[1]
 
@@ -25,73 +21,10 @@ def check(condition, what):
         sys.exit(f"FAILED: {what}")
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    """/bucket/KEY is a file of the folder `root`; /bucket?list-type=2 lists them as S3 does."""
-
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # head and body in one
-    disable_nagle_algorithm = True
-    root = pathlib.Path()
-    lock = threading.Lock()
-    sent = 0  # bytes of files
-
-    def answer(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in {"Content_Length": str(len(body)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
-        self.wfile.flush()
-
-    def list_objects(self, prefix):
-        keys = sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
-        contents = "".join(
-            f"<Contents><Key>{xml.sax.saxutils.escape(key)}</Key><Size>1</Size></Contents>"
-            for key in keys
-            if key.startswith(prefix)
-        )
-        space = "http://s3.amazonaws.com/doc/2006-03-01/"
-        self.answer(200, f'<ListBucketResult xmlns="{space}"><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>'.encode())
-
-    def do_GET(self):
-        url = urllib.parse.urlsplit(self.path)
-        fields = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
-        if "list-type" in fields:
-            return self.list_objects(fields.get("prefix", ""))
-        path = self.root / urllib.parse.unquote(url.path).removeprefix("/bucket").lstrip("/")
-        if not path.is_file():
-            return self.answer(404)
-        content = path.read_bytes()
-        etag = '"' + hashlib.md5(content).hexdigest() + '"'
-        if self.headers.get("If-None-Match") == etag:
-            return self.answer(304, ETag=etag)
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        if not asked:
-            status, body, headers = 200, content, {}
-        else:
-            first, last = int(asked[1]), min(int(asked[2]), len(content) - 1)
-            status, body = 206, content[first : last + 1]
-            headers = {"Content_Range": f"bytes {first}-{last}/{len(content)}"}
-        with self.lock:
-            Handler.sent += len(body)
-        self.answer(status, body, ETag=etag, **headers)
-
-    def log_message(self, *_):
-        pass
-
-
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 100  # A connection that does not fit is tried again a second later.
-
-
 def run(status, text, *words):
     """The program exits with the status, and writes the text. Returns how many bytes the server has sent."""
     before = Handler.sent
-    kept = {name: value for name, value in os.environ.items() if not name.lower().startswith(("aws_", "http_", "https_"))}
-    kept |= {"HOME": "/nonexistent", "NO_PROXY": "*", "AWS_ENDPOINT_URL": server_url, "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
-             "AWS_SECRET_ACCESS_KEY": "a-secret-key"}  # fmt: skip
-    done = subprocess.run([PACK, *map(str, words)], env=kept, capture_output=True, timeout=60, text=True)
+    done = subprocess.run([PACK, *map(str, words)], env=environment(server_url), capture_output=True, timeout=60, text=True)
     check(done.returncode == status, f"{words}: {done.returncode}: {done.stdout}{done.stderr}")
     check(text in done.stdout + done.stderr, f"no '{text}' in: {done.stdout}{done.stderr}")
     return Handler.sent - before
@@ -152,12 +85,8 @@ def refusals(folder):
 
 with tempfile.TemporaryDirectory() as directory:
     work = pathlib.Path(directory)
-    Handler.root = work / "objects"
-    make_files(Handler.root)
-    listener = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
-    server_url = f"http://127.0.0.1:{listener.server_port}"
-    packs(work)
-    caches(work)
-    refusals(work)
-    listener.shutdown()
+    make_files(work / "objects")
+    with serving(work / "objects") as server_url:
+        packs(work)
+        caches(work)
+        refusals(work)

@@ -125,6 +125,24 @@ TEST_CASE("Client: a server that refuses ranges behind the end", "[remote]") {
   CHECK(client.stats().requests == 2);
 }
 
+TEST_CASE("Client: the ranks of a machine share the requests", "[remote]") {
+  const auto limit = [](int requests, int ranks) {
+    return Client({.max_requests = requests, .local_ranks = ranks}).stats().limit;
+  };
+  CHECK(limit(12, 1) == 12);
+  CHECK(limit(12, 4) == 3);
+  CHECK(limit(12, 100) == 1);
+  CHECK(limit(1000, 4) == 16);  // as one rank begins
+  CHECK_THROWS_AS(limit(12, -1), std::invalid_argument);
+  const char* const variables[][2] = {
+      {"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
+  for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+  CHECK(limit(12, 0) == 3);
+  CHECK(limit(12, 2) == 6);
+  for (const auto& [name, value] : variables) ::unsetenv(name);
+  CHECK(limit(12, 0) == 12);
+}
+
 TEST_CASE("Client: random reads from 8 threads", "[remote]") {
   ClientFixture f;
   Options options = small();

@@ -61,6 +61,7 @@ constexpr Row kRows[] = {
     {"huge_head", true, "header"},
     {"bad_chunks", true, "(3 attempts"},
     {"early_hints", true, ""},
+    {"wrong_checksum", true, "", "the store says 00000000 (3 attempts"},
     {"redirect_loop", true, "too many redirects (1 attempt"},
 };
 

@@ -107,6 +107,11 @@ local faults = {
   huge_head = function() raw(head(), string.rep("X-Long: " .. string.rep("x", 1000) .. "\r\n", 2000), "\r\n", bytes) end,
   bad_chunks = function() raw("HTTP/1.1 206 Partial\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n") end,
   early_hints = function() raw("HTTP/1.1 103 Early Hints\r\nETag: \"other\"\r\n\r\n", head(), "\r\n", bytes) end,
+  wrong_checksum = function()
+    ngx.header["x-goog-hash"] = "crc32c=AAAAAA==,md5=AAAAAAAAAAAAAAAAAAAAAA=="
+    begin()
+    ngx.print(bytes)
+  end,
   redirect_loop = function() ngx.redirect(ngx.var.uri, 302) end,
 }
 

@@ -86,6 +86,32 @@ TEST_CASE("AnswerHead: a range that is none is not there", "[remote]") {
   }
 }
 
+TEST_CASE("AnswerHead: a checksum of the whole object, as Google or S3 say it", "[remote]") {
+  const auto checksum = [](const std::string& line) {
+    return head_of({"HTTP/1.1 200 OK", line.c_str()}).crc32c();
+  };
+  // Of "123456789".
+  CHECK(checksum("x-amz-checksum-crc32c: 4waSgw==") == 0xE3069283);
+  CHECK(checksum("X-Goog-Hash: crc32c=4waSgw==") == 0xE3069283);
+  CHECK(checksum("x-goog-hash: md5=JfnnlDI7RTiF9RgfG2JNCw==, crc32c=4waSgw==") == 0xE3069283);
+  CHECK(checksum("x-amz-checksum-crc32c: AAAAAA==") == 0u);
+  CHECK(checksum("x-amz-checksum-crc32c: /////w==") == 0xFFFFFFFF);
+  CHECK(checksum("x-amz-checksum-crc32c: +/AAAQ==") == 0xFBF00001);
+  for (const char* const none :
+       {"x-amz-checksum-crc32c: 4waSgw==-3", "x-amz-checksum-crc32c: 4waSgw",
+        "x-amz-checksum-crc32c: 4waSg*==", "x-amz-checksum-crc32c: 4waSgwA=",
+        "x-amz-checksum-crc32c:", "x-amz-checksum-crc32: 4waSgw==", "x-goog-hash: md5=4waSgw==",
+        "x-goog-hash: ,,", "x-goog-hash: crc32c=", "etag: crc32c=4waSgw=="}) {
+    INFO(none);
+    CHECK_FALSE(checksum(none));
+  }
+  AnswerHead head =
+      head_of({"HTTP/1.1 200 OK", "x-goog-hash: crc32c=4waSgw==", "x-goog-hash: md5=a"});
+  CHECK(head.crc32c() == 0xE3069283);  // in two lines
+  head.take("HTTP/1.1 200 OK");
+  CHECK_FALSE(head.crc32c());
+}
+
 TEST_CASE("RequestLimit: rises while that brings more, and goes back where it does not",
           "[remote]") {
   RequestLimit limit(64);

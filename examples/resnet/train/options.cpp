@@ -171,8 +171,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
                      "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
   app.add_option("--images", options.images,
                  "JPEG files, in place of CIFAR-10: a folder for each class, tar shards, a packed "
-                 "file; or a "
-                 "directory with such for train and val")
+                 "file; or a directory with such for train and val; or a URL")
       ->excludes(data);
   app.add_option("--classes", options.classes, "Of --images; otherwise as their labels say")
       ->check(CLI::Range(1, 1 << 20));

@@ -64,7 +64,8 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
   app.add_option(
          "--images", options.images,
          "JPEG files, in place of CIFAR-10: a directory with train and val, each with a folder "
-         "for each class; with train-*.tar and val-*.tar; or with train.pack and val.pack")
+         "for each class; with train-*.tar and val-*.tar; or with train.pack and val.pack; or "
+         "the URL of such folders or packed files, with a slash at the end")
       ->excludes(data);
   app.add_option("--classes", options.classes, "Of --images; otherwise as their labels say")
       ->check(CLI::Range(1, 1 << 20));

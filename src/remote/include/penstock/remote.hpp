@@ -17,10 +17,11 @@
 // - Bytes that will_need() has fetched, or is fetching, are copied from there. The rest is asked
 //   for in requests of a range each, of at most Options::part_bytes, which run at the same time.
 //   The bytes are received in the memory that they are read into.
-// - All reads of a client share one limit of requests. It starts at 16. After each period of at
-//   least half a second and as many answers as the limit, in which the limit was reached, it rises
-//   by an eighth. Where that has not brought 5 % more bytes a second it goes back, and stays for 8
-//   periods. An answer 429 or 503 halves it, at most once a second. Reads go before will_need().
+// - All reads of a client share one limit of requests. It starts at 16, and is at most this rank's
+//   part of Options::max_requests. After each period of at least half a second and as many answers
+//   as the limit, in which the limit was reached, it rises by an eighth. Where that has not brought
+//   5 % more bytes a second it goes back, and stays for 8 periods. An answer 429 or 503 halves it,
+//   at most once a second. Reads go before will_need().
 // - Asked for again are: 408, 429, 5xx, connections that fail or end early, and time-outs; from the
 //   first byte that is missing, after a random time of at most Options::backoff, which doubles with
 //   each attempt, and not before the time that Retry-After says. Not asked for again are other
@@ -30,6 +31,8 @@
 //   counts. Hedges are at most 5 % of the requests, and there are none within a second of a 429 or
 //   503.
 // - Each answer must have the ETag and the size of the first one.
+// - An object that comes whole must have the CRC32C that the store says, if it says one: Google's
+//   always does, and S3's for objects that were uploaded with one. Another one is asked for again.
 // - With Options::cache, bytes that are there are read from there, and those that were asked for
 //   are written there, while there is room.
 //
@@ -119,7 +122,12 @@ struct Options {
   std::size_t part_bytes = std::size_t{8} << 20;
   /// Opening a file brings its first bytes, and keeps them; up to 1 GiB, and at least 1.
   std::size_t head_bytes = std::size_t{64} << 10;
-  int max_requests = 64;  ///< most requests at the same time, without hedges
+  /// Most requests at the same time, without hedges, of all ranks of this machine together: each
+  /// has an equal part, and at least one.
+  int max_requests = 256;
+  /// The ranks of this machine that have such clients. 0: as many as the launcher's variables say,
+  /// as Ranks::from_environment() reads them.
+  int local_ranks = 0;
   /// Memory of will_need() for all files together.
   std::size_t ahead_bytes = std::size_t{256} << 20;
 
@@ -149,7 +157,9 @@ struct Stats {
   std::uint64_t from_ahead = 0;  ///< bytes of reads that will_need() had asked for
   std::uint64_t throttled = 0;   ///< answers 429 and 503
   std::chrono::nanoseconds
-      throttled_time{};            ///< waited for after such answers, all requests together
+      throttled_time{};        ///< waited for after such answers, all requests together
+  std::uint64_t verified = 0;  ///< objects that came whole, and had the CRC32C that the store says
+  std::uint64_t damaged = 0;   ///< and those that had another one, and were asked for again
   std::uint64_t cache_hits = 0;    ///< ranges of at most a slot that were in the cache
   std::uint64_t cache_misses = 0;  ///< and those that were not
   std::uint64_t from_cache = 0;    ///< bytes of the hits
@@ -184,6 +194,12 @@ class RemoteError : public std::runtime_error {
   int status_, attempts_;
 };
 
+/// There is no object for a list.
+class NothingListed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class Location;
 class Session;
 
@@ -216,8 +232,8 @@ class Client {
   /// FileFolder::from_list to `list`, whole or not at all: with classes and labels by directory, as
   /// FileFolder has them for a folder. `extensions`: of the names to take; none given: those of
   /// images. Takes a request for 1,000 objects. Returns how many the list has. Throws
-  /// std::invalid_argument for another URL, and std::runtime_error for what cannot be listed or
-  /// written.
+  /// std::invalid_argument for another URL, NothingListed where it would have none, and
+  /// std::runtime_error for what cannot be listed or written.
   std::uint64_t save_list(const std::string& url, const std::filesystem::path& list,
                           const std::vector<std::string>& extensions = {}) const;
 

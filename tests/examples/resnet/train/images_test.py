@@ -11,6 +11,9 @@ import re
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "support"))
+from object_server import environment, serving
 from programs import interrupt, require, run, tensors_of
 
 train, programs, make_images, pack = (pathlib.Path(word).resolve() for word in sys.argv[2:6])
@@ -95,6 +98,34 @@ def stores():
     require([line.split(", ")[:2] for line in losses["set"]] == [line.split(", ")[:2] for line in losses["packed"]], losses)
 
 
+def urls():
+    """The same set at a server, as folders, with lists beside them or without, and as packed files: the same losses."""
+    folder = make("set", "--train", 40, "--val", 20)
+    first = losses_of(15, "set")
+    os.makedirs("set/packed")
+    for part in ("train", "val"):
+        run([pack, folder / part, "-o", f"set/packed/{part}.pack"])
+    with serving("set") as server:
+        os.makedirs("home")
+        os.environ.update(environment(server, pathlib.Path("home").resolve()))
+        os.environ.pop("XDG_CACHE_HOME", None)
+        for name in ("s3://bucket/", "s3://bucket/train/", "s3://bucket/packed/", f"{server}/bucket/packed/train.pack"):
+            require(losses_of(15, name) == first, name)
+        command = [train, *MODEL, "--epochs", 1, "--batch", 20, "--images"]
+        lines = {name: run([*command, name])[0].splitlines()[1:] for name in ("set", "s3://bucket/", "s3://bucket/packed/")}
+        results = [[line.split(", ")[:2] for line in told] for told in lines.values()]
+        require(results[0] == results[1] == results[2], lines)
+        _, error = run([*command, f"{server}/bucket/"], status=2)
+        require("only folders of s3:// and gs:// can be read" in error, error)
+        _, error = run([*command, "s3://bucket/train/"], status=2)
+        require("there is nothing to evaluate with" in error, error)
+
+
+def without_remote():
+    _, error = run([train, *MODEL, "--images", "s3://bucket/", "--epochs", 1], status=2)
+    require("built without penstock::remote" in error, error)
+
+
 def broken():
     """A file that is no image ends the run, and is named; with --broken it is replaced, and listed at the end."""
     folder = make("set", "--train", 60, "--val", 20)
@@ -156,7 +187,7 @@ def mistakes():
     require("empty" in error, error)
 
 
-case = {function.__name__: function for function in (learns, rungs, beside, stores, broken, resume, mistakes)}[sys.argv[1]]
+case = {function.__name__: function for function in (learns, rungs, beside, stores, urls, without_remote, broken, resume, mistakes)}[sys.argv[1]]
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     case()
