@@ -54,7 +54,8 @@ class StoreError : public std::runtime_error {
 /// wait, and ignores errors and indices that are not below size(). A store may have
 /// `will_need(indices, due)`, too, which gets the time of std::chrono::steady_clock at which the
 /// samples will be read; its epoch: nobody knows when; its last time: much later, in this order, so
-/// that nothing is fetched now (penstock::remote::later is for its cache).
+/// that nothing is fetched now (penstock::remote::later is for its cache). Write it as a function
+/// of its own: with a default argument the call without one is not noexcept.
 template <class T>
 concept Store = requires(const T& store, std::uint64_t i, std::vector<std::byte>& scratch,
                          std::span<const std::uint64_t> indices) {

@@ -32,7 +32,8 @@ class ImageStore {
   std::string name(std::uint64_t index) const;
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
   void will_need(std::span<const std::uint64_t> indices,
-                 std::chrono::steady_clock::time_point due = {}) const noexcept;
+                 std::chrono::steady_clock::time_point due) const noexcept;
+  void will_need(std::span<const std::uint64_t> indices) const noexcept { will_need(indices, {}); }
 
  private:
   std::int32_t any_label(std::uint64_t index) const;
