@@ -95,7 +95,7 @@ int run(const std::string& folder) {
 }  // namespace
 
 int main() {
-  const char* const folder = std::getenv("BUCKET_FOLDER");
+  const char* const folder = std::getenv("BUCKET_FOLDER");  // NOLINT(concurrency-mt-unsafe)
   if (folder == nullptr) {
     std::fputs("from_a_bucket: set BUCKET_FOLDER, such as s3://bucket/train/\n", stderr);
     return 2;

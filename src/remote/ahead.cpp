@@ -14,7 +14,8 @@ constexpr std::chrono::seconds kAfterDue{10}, kWithoutDue{60};
 }  // namespace
 
 void Ahead::fetch(const std::shared_ptr<const RemoteObject>& object,
-                  std::span<const FileRange> ranges, Time due) noexcept {
+                  std::span<const FileRange> ranges, Time due, Time now) noexcept {
+  const Wish wish{due, now};
   try {
     std::uint64_t begin = 0, end = 0, wanted = 0;
     for (const FileRange& range : ranges) {
@@ -26,16 +27,23 @@ void Ahead::fetch(const std::shared_ptr<const RemoteObject>& object,
       const bool joins = wanted > 0 && first >= end && first - end < kGap &&
                          behind - begin <= transfers_.options.part_bytes;
       if (!joins) {
-        fetch_one(object, begin, end - begin, wanted, due);
+        fetch_one(object, begin, end - begin, wanted, wish);
         begin = first;
         wanted = 0;
       }
       end = behind;
       wanted += behind - first;
     }
-    fetch_one(object, begin, end - begin, wanted, due);
+    fetch_one(object, begin, end - begin, wanted, wish);
   } catch (const std::exception&) {  // A hint has no errors.
   }
+}
+
+bool Ahead::fetch_whole(const std::shared_ptr<const RemoteObject>& object, std::size_t room,
+                        Time due, Time now) noexcept try {
+  return add(object, 0, room, room, {due, now, true});
+} catch (const std::exception&) {
+  return false;
 }
 
 bool Ahead::covers(const RemoteObject& object, std::uint64_t offset, std::uint64_t bytes) {
@@ -48,85 +56,83 @@ bool Ahead::covers(const RemoteObject& object, std::uint64_t offset, std::uint64
 }
 
 void Ahead::fetch_one(const std::shared_ptr<const RemoteObject>& object, std::uint64_t offset,
-                      std::uint64_t bytes, std::uint64_t wanted, Time due) {
+                      std::uint64_t bytes, std::uint64_t wanted, const Wish& wish) {
   const std::size_t most = transfers_.options.part_bytes;
   const std::uint64_t parts = bytes == 0 ? 0 : (bytes - 1) / most + 1;
   for (std::uint64_t part = 0; part < parts; ++part) {
     const std::uint64_t begin = bytes * part / parts, end = bytes * (part + 1) / parts;
     // A range that was cut is wanted whole; those that were joined are one part.
     const std::uint64_t of_these = parts == 1 ? wanted : end - begin;
-    Block* const block = add(object, offset + begin, static_cast<std::size_t>(end - begin),
-                             static_cast<std::size_t>(of_these), due);
-    if (block == nullptr) return;
+    if (!add(object, offset + begin, static_cast<std::size_t>(end - begin),
+             static_cast<std::size_t>(of_these), wish))
+      return;
   }
 }
 
-/// nullptr: there is no memory, the client was cancelled, or something of it is there already.
-Ahead::Block* Ahead::add(const std::shared_ptr<const RemoteObject>& object, std::uint64_t offset,
-                         std::size_t bytes, std::size_t wanted, Time due) {
-  const Time now = Clock::now();
-  Part* part = nullptr;
-  Block* block = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    const Block::Key key{object.get(), offset};
-    // Blocks do not overlap.
-    const auto next = blocks_.lower_bound(key);
-    if (next != blocks_.end() && next->first.first == key.first &&
-        next->first.second < offset + bytes)
-      return nullptr;
-    if (next != blocks_.begin()) {
-      const Block& before = std::prev(next)->second;
-      if (before.key_.first == key.first && before.key_.second + before.bytes_ > offset)
-        return nullptr;
-    }
-    Buffer buffer = buffers_.take(bytes);
-    if (!buffer) {
-      drop_stale(now);
-      buffer = buffers_.take(bytes);
-    }
-    if (!buffer) return nullptr;
-    part = &transfers_.take_part();
-    try {
-      if (spare_.empty()) {
-        spare_.reserve(blocks_.size() + 1);  // drop_if_done() must not allocate
-        block = &blocks_.try_emplace(key).first->second;
-      } else {
-        Blocks::node_type node = std::move(spare_.back());
-        spare_.pop_back();
-        node.key() = key;
-        block = &blocks_.insert(std::move(node)).position->second;
-      }
-    } catch (...) {
-      transfers_.give_back(*part);
-      throw;
-    }
-    count_.store(blocks_.size(), std::memory_order_release);
-    block->ahead_ = this;
-    block->key_ = key;
-    block->bytes_ = bytes;
-    block->wanted_ = wanted;
-    block->buffer_ = std::move(buffer);
-    block->state_ = Block::State::under_way;
-    block->readers_ = 0;
-    block->unwanted_ = false;
-    block->stale_ = due == Time{} ? now + kWithoutDue : std::max(due, now) + kAfterDue;
-    block->part_ = part;
-    block->cancelled_.store(false, std::memory_order_release);
-    part->object = object;
-    part->offset = offset;
-    part->target = {block->buffer_.data(), bytes};
-    part->owner = block;
-    part->cancelled = &block->cancelled_;
-    part->due = due;
-    part->ahead = true;
-    // It cannot end before the lock is released: ended() takes it.
-    if (transfers_.submit(*part)) return block;
-    block->part_ = nullptr;
-    block->state_ = Block::State::failed;
-    drop_if_done(*block);
+/// False: there is no memory, the client was cancelled, or something of it is there already.
+bool Ahead::add(const std::shared_ptr<const RemoteObject>& object, std::uint64_t offset,
+                std::size_t bytes, std::size_t wanted, const Wish& wish) {
+  const std::lock_guard lock(mutex_);
+  const Block::Key key{object.get(), offset};
+  // Blocks do not overlap.
+  const auto next = blocks_.lower_bound(key);
+  if (next != blocks_.end() && next->first.first == key.first &&
+      next->first.second < offset + bytes)
+    return false;
+  if (next != blocks_.begin()) {
+    const Block& before = std::prev(next)->second;
+    if (before.key_.first == key.first && before.key_.second + before.bytes_ > offset) return false;
   }
-  return nullptr;
+  Buffer buffer = buffers_.take(bytes);
+  if (!buffer) {
+    drop_stale(wish.now);
+    buffer = buffers_.take(bytes);
+  }
+  if (!buffer) return false;
+  Part& part = transfers_.take_part();
+  Block* block = nullptr;
+  try {
+    if (spare_.empty()) {
+      spare_.reserve(blocks_.size() + 1);  // drop_if_done() must not allocate
+      block = &blocks_.try_emplace(key).first->second;
+    } else {
+      Blocks::node_type node = std::move(spare_.back());
+      spare_.pop_back();
+      node.key() = key;
+      block = &blocks_.insert(std::move(node)).position->second;
+    }
+  } catch (...) {
+    transfers_.give_back(part);
+    throw;
+  }
+  count_.store(blocks_.size(), std::memory_order_release);
+  block->ahead_ = this;
+  block->key_ = key;
+  block->object_ = object;
+  block->bytes_ = bytes;
+  block->wanted_ = wanted;
+  block->buffer_ = std::move(buffer);
+  block->state_ = Block::State::under_way;
+  block->readers_ = 0;
+  block->unwanted_ = false;
+  block->stale_ =
+      wish.due == Time{} ? wish.now + kWithoutDue : std::max(wish.due, wish.now) + kAfterDue;
+  block->part_ = &part;
+  block->cancelled_.store(false, std::memory_order_release);
+  part.object = object;
+  part.offset = offset;
+  part.target = {block->buffer_.data(), bytes};
+  part.owner = block;
+  part.cancelled = &block->cancelled_;
+  part.due = wish.due;
+  part.opening = part.whole = wish.whole;
+  part.ahead = true;
+  // It cannot end before the lock is released: ended() takes it.
+  if (transfers_.submit(part)) return true;
+  block->part_ = nullptr;
+  block->state_ = Block::State::failed;
+  drop_if_done(*block);
+  return false;
 }
 
 Ahead::Piece Ahead::find(const RemoteObject& object, std::uint64_t offset,
@@ -153,7 +159,7 @@ bool Ahead::take(Block& block, std::uint64_t offset, std::span<std::byte> target
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return block.state_ != Block::State::under_way; });
   const bool is_whole = block.state_ == Block::State::whole;
-  if (is_whole) {
+  if (is_whole && !target.empty()) {
     const std::byte* const from = block.buffer_.data() + (offset - block.key_.second);
     lock.unlock();  // readers_ keeps the block.
     std::memcpy(target.data(), from, target.size());
@@ -164,6 +170,33 @@ bool Ahead::take(Block& block, std::uint64_t offset, std::span<std::byte> target
   --block.readers_;
   drop_if_done(block);
   return is_whole;
+}
+
+std::optional<AheadBlock::Opened> Ahead::take_whole(const RemoteObject& object, const Room& room) {
+  Block* const block = find(object, 0, 1).block;
+  if (block == nullptr) return std::nullopt;
+  std::optional<Block::Opened> opened;
+  std::span<std::byte> target;
+  try {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return block->state_ != Block::State::under_way; });
+      if (block->state_ == Block::State::whole) opened = block->opened_;
+    }
+    if (opened) target = room(opened->total).first(opened->received);
+  } catch (...) {
+    take(*block, 0, {});
+    throw;
+  }
+  take(*block, 0, target);
+  return opened;
+}
+
+bool Ahead::has(const RemoteObject& object) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto next = blocks_.lower_bound({&object, 0});
+  return next != blocks_.end() && next->first.first == &object && !next->second.unwanted_ &&
+         next->second.state_ != Block::State::failed;
 }
 
 void Ahead::forget(const RemoteObject& object) noexcept {
@@ -186,13 +219,19 @@ void Ahead::forget(const RemoteObject& object) noexcept {
 }
 
 void AheadBlock::part_ended(Part& part) noexcept {
-  ahead_->ended(*this, part.failure.has_value());
+  ahead_->ended(*this, part);
 }
 
-void Ahead::ended(Block& block, bool failed) noexcept {
+void Ahead::ended(Block& block, Part& part) noexcept {
   const std::lock_guard lock(mutex_);
   block.part_ = nullptr;
-  block.state_ = failed ? Block::State::failed : Block::State::whole;
+  block.state_ = part.failure ? Block::State::failed : Block::State::whole;
+  if (part.opening) {
+    block.opened_.received = block.wanted_ = part.received;
+    block.opened_.total = part.total;
+    block.opened_.etag.swap(part.etag);
+    block.opened_.checksum = part.checksum;
+  }
   changed_.notify_all();
   drop_if_done(block);
 }
@@ -204,6 +243,7 @@ void Ahead::drop_if_done(Block& block) noexcept {
       block.state_ == Block::State::whole && !block.unwanted_ && block.wanted_ > 0;
   if (is_of_use) return;
   block.buffer_ = {};
+  block.object_.reset();
   Blocks::node_type node = blocks_.extract(block.key_);
   count_.store(blocks_.size(), std::memory_order_release);
   if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(node));

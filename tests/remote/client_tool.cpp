@@ -3,6 +3,7 @@
 // What servers_test.py runs against servers: remote::Client, as a program of a user calls it.
 //
 //   penstock_client_tool read URL            writes the file to the standard output
+//   penstock_client_tool verify URL          opens the file; writes how many objects had the checksum that the server says
 //   penstock_client_tool folder URL LIST     lists the objects to LIST, then reads them: a line for each, with its label,
 //                                            name and bytes
 //
@@ -62,6 +63,9 @@ void run(std::string_view command, const char* url, const char* list) {
     bytes.resize(file.read(0, bytes));
     if (bytes.size() != file.size()) throw std::runtime_error("the file has other bytes");
     write(bytes);
+  } else if (command == "verify") {
+    remote.file(url);
+    std::printf("%ju\n", static_cast<std::uintmax_t>(remote.stats().verified));
   } else if (command == "folder" && list != nullptr) {
     const auto count = remote.save_list(url, list);
     const FileFolder files = FileFolder::from_list(remote.folder(url), list);

@@ -74,8 +74,9 @@ std::vector<std::byte> record(std::uint64_t index) {
 
 /// Reads all samples, and compares them.
 template <class AnyStore>
-void read_all(const AnyStore& store) {
+void read_all(const AnyStore& store, bool announced = false) {
   std::vector<std::byte> scratch;
+  if (announced) store.will_need(std::vector<std::uint64_t>{0, 1, 2});
   if (store.size() != kRecords) throw std::runtime_error("another number of samples");
   for (std::uint64_t i = 0; i < kRecords; ++i) {
     const std::span<const std::byte> bytes = store.read(i, scratch);
@@ -86,9 +87,10 @@ void read_all(const AnyStore& store) {
 struct AnyStore {
   const char* file;
   std::function<void(const Client&, const std::string& folder)> read;
+  bool is_folder = false, announced = false;
 };
 
-const std::array<AnyStore, 4> kStores{{
+const std::array<AnyStore, 5> kStores{{
     {"a.pack",
      [](const Client& client, const std::string& folder) {
        read_all(PackedFile(client.file(folder + "a.pack")));
@@ -104,7 +106,13 @@ const std::array<AnyStore, 4> kStores{{
     {"0.jpg",
      [](const Client& client, const std::string& folder) {
        read_all(FileFolder::from_files(client.folder(folder), {"0.jpg", "1.jpg", "2.jpg"}));
-     }},
+     },
+     true},
+    {"0.jpg, announced",
+     [](const Client& client, const std::string& folder) {
+       read_all(FileFolder::from_files(client.folder(folder), {"0.jpg", "1.jpg", "2.jpg"}), true);
+     },
+     true, true},
 }};
 
 void write_stores(const Server& server) {
@@ -136,7 +144,9 @@ std::string what_is_wrong(const Server& server, const Row& row, const AnyStore& 
   options.head_bytes = 1;  // so that reads are requests
   options.attempts = always ? 3 : 12;
   options.backoff = 2ms;
-  options.stall_timeout = 300ms;
+  // A busy machine may stand still for so long without a fault.
+  const bool stalls = std::string_view(row.error).find("for 0.3 s") != std::string_view::npos;
+  options.stall_timeout = stalls ? 300ms : 30s;
   options.hedging = false;
   const std::string folder =
       server.url(std::string("/fault/") + (always ? "always/" : "once/") + row.fault + "/");
@@ -149,14 +159,19 @@ std::string what_is_wrong(const Server& server, const Row& row, const AnyStore& 
     error = thrown.what();
   }
   if (std::chrono::steady_clock::now() - begin > 40s) return "took too long";
-  const bool is_folder = std::string_view(store.file) == "0.jpg";
-  const std::string_view expected = !always && row.passes                      ? ""
-                                    : is_folder && row.folder_error != nullptr ? row.folder_error
-                                                                               : row.error;
+  // Where it was announced, the read makes requests after the first one has failed.
+  const bool makes_others = store.announced && !always;
+  if (makes_others && error.empty()) return "";
+  const std::string_view expected = !always && row.passes ? ""
+                                    : store.is_folder && row.folder_error != nullptr
+                                        ? row.folder_error
+                                        : row.error;
   if (expected.empty()) return error.empty() ? "" : "an error: " + error;
   // A fault that comes once, and is not asked over, has the same text but for the attempts.
   const std::string_view text = always ? expected : expected.substr(0, expected.find(" ("));
-  if (error.find(text) == std::string::npos || error.find(folder) == std::string::npos)
+  const bool has_text = error.find(text) != std::string::npos ||
+                        (makes_others && error.find(row.error) != std::string::npos);
+  if (!has_text || error.find(folder) == std::string::npos)
     return error.empty() ? "no error" : "another error: " + error;
   return "";
 }

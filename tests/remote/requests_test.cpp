@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What requests are made of: the head of an answer, the limit of requests, latencies, memory for
-// bytes, and what a service says about an error.
+// What requests are made of: the head of an answer, the limit of requests, latencies, sizes, memory
+// for bytes, and what a service says about an error.
 
 #include <answer_head.hpp>
 #include <buffers.hpp>
 #include <latencies.hpp>
 #include <request_limit.hpp>
 #include <service_error.hpp>
+#include <usual_size.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -231,6 +232,23 @@ TEST_CASE("Buffers: no more than their sum, and what comes back is used again", 
   Buffer moved = std::move(a);
   CHECK(moved);
   CHECK_FALSE(a);
+}
+
+TEST_CASE("UsualSize: the power of two in which 95 % fit, by the objects of late", "[remote]") {
+  constexpr std::uint64_t kKiB = 1024;
+  UsualSize size;
+  for (int i = 0; i < 19; ++i) size.add(1);
+  CHECK(size.room() == 256 * kKiB);  // too few so far
+  size.add(64 * kKiB);
+  CHECK(size.room() == 64 * kKiB);
+  size.add(64 * kKiB + 1);
+  CHECK(size.room() == 64 * kKiB);  // 20 of 21
+  size.add(1024 * kKiB);
+  CHECK(size.room() == 128 * kKiB);  // 21 of 22
+  for (int i = 0; i < 22; ++i) size.add(std::uint64_t{1} << 50);
+  CHECK(size.room() == 8192 * kKiB);
+  for (int i = 0; i < 5000; ++i) size.add(0);
+  CHECK(size.room() == 64 * kKiB);
 }
 
 TEST_CASE("ServiceFault: of a body that is cut off, of a page, of nothing", "[remote]") {

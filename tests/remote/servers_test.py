@@ -219,6 +219,8 @@ def test_fake_gcs(folder):
         check_list("gs://bucket", names, folder, {**endpoint, **how})
         for how in {"OBJECT_TOOL_ANONYMOUS": "1"}, {"OBJECT_TOOL_KEY": "GOOGEXAMPLE", "OBJECT_TOOL_SECRET": SECRET}, {}:
             check_client("gs://bucket", names, folder, {**endpoint, **how})
+            verified, error = run("verify", "gs://bucket/train/dog/1.jpg", tool=CLIENT, OBJECT_TOOL_HEAD="65536", **endpoint, **how)
+            check(verified == b"1\n", f"the checksum in x-goog-hash: {verified} {error}")
         how = {"OBJECT_TOOL_ANONYMOUS": "1"}
         _, text = run("get", "gs://bucket/none", **endpoint, **how)
         check("gs://bucket/none: the server says 404" in text, text)

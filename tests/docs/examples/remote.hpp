@@ -4,11 +4,13 @@
 // What the examples of the pages about penstock::remote take for granted. Compiled only: they need
 // a server.
 
+#include <cstddef>
 #include <cstdint>
-#include <penstock/file_folder.hpp>
-#include <penstock/packed_file.hpp>
+#include <cstring>
+#include <iostream>
+#include <penstock/penstock.hpp>
 #include <penstock/remote.hpp>
-#include <penstock/sampler.hpp>
+#include <span>
 #include <vector>
 
 namespace {
@@ -19,6 +21,10 @@ struct Bare {
   std::uint64_t epoch = 0;
   std::vector<std::uint64_t> samples;
 };
+
+/// Stands for the user's kernels.
+template <class Batch>
+void train(const Batch&, cudaStream_t) {}
 
 void clean_up() {}
 

@@ -223,9 +223,10 @@ class Client {
 
   /// Reads whole files below `url`, which ends in a slash, for FileFolder: one request without
   /// a range for a file of up to 256 KiB or for which the scratch has room, and no request before;
-  /// a larger file ends its connection, and the rest comes by ranges. FileFolderOptions and lists
-  /// name the files, not encoded. Does not fetch ahead. Throws as file() does for a wrong URL and
-  /// for credentials.
+  /// a larger file ends its connection, and the rest comes by ranges. What was announced is fetched
+  /// ahead in the same way, of each file as much as 95 % of the files have had, 64 KiB to 8 MiB.
+  /// FileFolderOptions and lists name the files, not encoded. Throws as file() does for a wrong URL
+  /// and for credentials.
   std::shared_ptr<const FolderReader> folder(const std::string& url) const;
 
   /// Lists the objects below `url`, s3:// or gs://, which ends in a slash, and writes a list for
