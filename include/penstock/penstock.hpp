@@ -24,6 +24,7 @@
 #include <penstock/layout.hpp>              // where the fields of a batch lie
 #include <penstock/mapped_records.hpp>      // the records of a RecordFile, mapped
 #include <penstock/mixture.hpp>             // data sets that are mixed by weights
+#include <penstock/npy_file.hpp>            // the rows of an array of NumPy
 #include <penstock/packed_file.hpp>         // records of any size in one file, with checksums
 #include <penstock/packed_file_writer.hpp>  // makes such a file
 #include <penstock/ragged.hpp>              // a field of samples of different lengths
