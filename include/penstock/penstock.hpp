@@ -30,6 +30,7 @@
 #include <penstock/ragged.hpp>              // a field of samples of different lengths
 #include <penstock/record_file.hpp>         // records of fixed size in files
 #include <penstock/sampler.hpp>             // shuffled, sharded, in constant memory
+#include <penstock/subset.hpp>              // the samples that a filter keeps
 #include <penstock/tar_shards.hpp>          // tar files, some members of which are a sample
 
 #include <penstock/emulation.hpp>     // control of the emulated runtime

@@ -10,4 +10,5 @@
 #include <penstock/detail/storage/packed_file_writer.hpp>
 #include <penstock/detail/storage/record_file.hpp>
 #include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/subset.hpp>
 #include <penstock/detail/storage/tar_shards.hpp>
