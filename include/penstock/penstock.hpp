@@ -32,6 +32,8 @@
 #include <penstock/sampler.hpp>             // shuffled, sharded, in constant memory
 #include <penstock/subset.hpp>              // the samples that a filter keeps
 #include <penstock/tar_shards.hpp>          // tar files, some members of which are a sample
+#include <penstock/tf_example.hpp>          // the features of a tf.train.Example
+#include <penstock/tf_record_file.hpp>      // records of any size in TFRecord files
 
 #include <penstock/emulation.hpp>     // control of the emulated runtime
 #include <penstock/error.hpp>         // what is thrown

@@ -32,6 +32,7 @@ WITHOUT_BOUNDS = {
     "tensor.hpp", "tune.hpp", "tuning.hpp", "verdict.hpp",
     "npy_file.hpp", "npy_format.hpp", "number_at.hpp", "zip_directory.hpp",
     "subset.hpp",
+    "tf_example.hpp", "tf_record_file.hpp", "tf_record_shard.hpp", "protobuf_fields.hpp",
     "class_walk.hpp", "escaped.hpp", "file_list.hpp", "launchers.hpp", "line_reader.hpp", "name_arena.hpp", "needed_ranges.hpp",
     "tar_format.hpp", "tar_index.hpp", "tar_samples.hpp", "tar_scan.hpp", "usable.hpp",
     "batch_costs.hpp", "batch_pace.hpp", "block_order.hpp", "bulk_launch.hpp", "cores.hpp", "crc32c.hpp", "host_allocation.hpp", "host_task.hpp", "json.hpp", "judge.hpp", "mix.hpp", "permutation.hpp", "pipeline_shape.hpp",

@@ -12,3 +12,5 @@
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/subset.hpp>
 #include <penstock/detail/storage/tar_shards.hpp>
+#include <penstock/detail/storage/tf_example.hpp>
+#include <penstock/detail/storage/tf_record_file.hpp>
