@@ -23,6 +23,7 @@
 #include <penstock/file_folder.hpp>         // a file for each sample, a directory for each class
 #include <penstock/layout.hpp>              // where the fields of a batch lie
 #include <penstock/mapped_records.hpp>      // the records of a RecordFile, mapped
+#include <penstock/mds_shards.hpp>          // MDS shards of MosaicML Streaming
 #include <penstock/mixture.hpp>             // data sets that are mixed by weights
 #include <penstock/npy_file.hpp>            // the rows of an array of NumPy
 #include <penstock/packed_file.hpp>         // records of any size in one file, with checksums

@@ -30,6 +30,7 @@ WITHOUT_BOUNDS = {
     "any_sampler.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
     "file.hpp", "file_folder.hpp", "gathered_read.hpp", "mapped_records.hpp", "ranks.hpp", "record_file.hpp", "record_part.hpp", "sample_names.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tar_shards.hpp",
     "tensor.hpp", "tune.hpp", "tuning.hpp", "verdict.hpp",
+    "mds_index.hpp", "mds_shards.hpp", "json_reader.hpp",
     "npy_file.hpp", "npy_format.hpp", "number_at.hpp", "zip_directory.hpp",
     "subset.hpp",
     "tf_example.hpp", "tf_record_file.hpp", "tf_record_shard.hpp", "protobuf_fields.hpp",

@@ -5,6 +5,7 @@
 #include <penstock/detail/storage/file.hpp>
 #include <penstock/detail/storage/file_folder.hpp>
 #include <penstock/detail/storage/mapped_records.hpp>
+#include <penstock/detail/storage/mds_shards.hpp>
 #include <penstock/detail/storage/npy_file.hpp>
 #include <penstock/detail/storage/packed_file.hpp>
 #include <penstock/detail/storage/packed_file_writer.hpp>
