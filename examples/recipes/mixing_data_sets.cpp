@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // docs/recipes/mixing-data-sets.md: one pipeline over two data sets of different kinds, three
-// quarters of whose samples are of the first. Writes both to the working directory, and checks what
-// the device got.
+// quarters of whose samples are of the first, and of the second those that a filter keeps. Writes
+// both to the working directory, and checks what the device got.
 
 #include <cuda_runtime_api.h>
 
@@ -42,13 +42,15 @@ void write_data() {
     reports << std::string(kBytes, static_cast<char>('n' + i % 13));
 }
 
-/// Of each sample: 0 for a poem, 1 for a report, 2 where the text is not of its data set.
+/// Of each sample: 0 for a poem, 1 for a report, 2 where the text is not of its data set, or not of
+/// the subset.
 struct Look {
   Texts batch;
   std::uint8_t* kinds;
 
   __host__ __device__ void operator()(std::int64_t row) const {
-    const std::int32_t of_text = batch.text(row, kBytes - 1) < 'n' ? 0 : 1;
+    const std::uint8_t letter = batch.text(row, kBytes - 1);
+    const std::int32_t of_text = letter < 'n' ? 0 : letter < 't' ? 1 : 2;
     kinds[row] = static_cast<std::uint8_t>(of_text == batch.set(row) ? of_text : 2);
   }
 };
@@ -60,11 +62,15 @@ int main() {
   const penstock::PackedFile poems("poems.pack");
   const penstock::RecordFile reports({"reports.bin"}, kBytes);
 
+  const auto is_early = [&](std::uint64_t i) { return reports[i][0] < std::byte{'t'}; };
+  penstock::Subset::where(reports.size(), is_early, 2).save("early.subset");
+  const auto early = penstock::Subset::load("early.subset", reports.size());
+
   const penstock::Mixture mixture{
       {{.data = {.samples = poems.size(), .shuffle = true}, .weight = 3},
-       {.data = {.samples = reports.size(), .shuffle = true}, .weight = 1}},
+       {.data = {.samples = early.size(), .shuffle = true}, .weight = 1}},
       {.samples = 2'000, .batch_size = kBatch, .seed = 7, .drop_last = true}};
-  std::printf("an epoch reads each poem %.1f times, and %.0f %% of the reports\n",
+  std::printf("an epoch reads each poem %.1f times, and %.0f %% of the early reports\n",
               mixture.passes(0), 100 * mixture.passes(1));
 
   const auto layout =
@@ -74,7 +80,7 @@ int main() {
     for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
       const auto [set, index] = mixture.place(ticket.samples[i]);
-      const auto text = set == 0 ? poems.read(index, scratch) : reports.read(index, scratch);
+      const auto text = set == 0 ? poems.read(index, scratch) : reports.read(early[index], scratch);
       std::memcpy(&batch.text(row, 0), text.data(), kBytes);
       batch.set(row) = static_cast<std::int32_t>(set);
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // docs/recipes/tables.md: a table of rows of 16 bytes, read in a random order, in three ways: a row
-// at a time, the rows of a batch by one call, and from a mapping of the files. Writes the table to
-// the working directory. Each way has to bring every row; the program prints its statistics.
+// at a time, the rows of a batch by one call, and from a mapping of the files; and the same table
+// as an array of NumPy, and as columns in memory. Writes the table to the working directory. Each
+// way has to bring every row; the program prints its statistics.
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -51,6 +53,25 @@ std::vector<std::filesystem::path> write_table() {
   }
   return files;
 }
+
+/// As numpy.save() writes an array of float32 of shape (200000, 3).
+void write_array() {
+  std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (200000, 3), }";
+  text.resize(117, ' ');  // The numbers begin at byte 128.
+  text += '\n';
+  std::ofstream file("features.npy", std::ios::binary);
+  file << "\x93NUMPY" << '\1' << '\0' << static_cast<char>(text.size()) << '\0' << text;
+  for (std::uint64_t i = 0; i < kRows; ++i) {
+    const std::array<float, 3> row{static_cast<float>(i % 7), 1, 2};
+    file.write(reinterpret_cast<const char*>(row.data()), sizeof(row));
+  }
+}
+
+/// Columns that somebody else holds, such as an arrow::RecordBatch.
+struct Columns {
+  std::span<const std::int32_t> id;
+  std::span<const float> x, y, z;
+};
 
 /// Stands for a model: what it computes of each row goes to the row's own place.
 struct Sum {
@@ -113,5 +134,34 @@ int main() {
     mapped.read_many(ticket.samples, bytes_of(batch, ticket.samples.size()));
   };
   right = train("MappedRecords", from_memory) && right;
+
+  write_array();
+  const penstock::NpyFile features("features.npy");
+  features.require<float>({3});  // Otherwise an error says what the array is.
+  const auto from_array = [&features, floats = std::vector<std::array<float, 3>>()](
+                              const penstock::Ticket& ticket, Rows& batch) mutable {
+    floats.resize(ticket.samples.size());
+    features.read_many(ticket.samples, std::as_writable_bytes(std::span(floats)));
+    for (std::size_t i = 0; i < floats.size(); ++i)
+      batch.rows(static_cast<std::int64_t>(i)) = {static_cast<std::int32_t>(ticket.samples[i]),
+                                                  floats[i][0], floats[i][1], floats[i][2]};
+  };
+  right = train("NpyFile", from_array) && right;
+
+  std::vector<std::int32_t> id(kRows);
+  std::vector<float> x(kRows), y(kRows, 1), z(kRows, 2);
+  for (std::uint64_t i = 0; i < kRows; ++i) {
+    id[i] = static_cast<std::int32_t>(i);
+    x[i] = static_cast<float>(i % 7);
+  }
+  const Columns columns{id, x, y, z};
+  const auto from_columns = [&columns](const penstock::Ticket& ticket, Rows& batch) {
+    for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
+      const std::uint64_t row = ticket.samples[i];
+      batch.rows(static_cast<std::int64_t>(i)) = {columns.id[row], columns.x[row], columns.y[row],
+                                                  columns.z[row]};
+    }
+  };
+  right = train("columns", from_columns) && right;
   return right ? 0 : 1;
 }

@@ -23,13 +23,18 @@
 #include <penstock/file_folder.hpp>         // a file for each sample, a directory for each class
 #include <penstock/layout.hpp>              // where the fields of a batch lie
 #include <penstock/mapped_records.hpp>      // the records of a RecordFile, mapped
+#include <penstock/mds_shards.hpp>          // MDS shards of MosaicML Streaming
 #include <penstock/mixture.hpp>             // data sets that are mixed by weights
+#include <penstock/npy_file.hpp>            // the rows of an array of NumPy
 #include <penstock/packed_file.hpp>         // records of any size in one file, with checksums
 #include <penstock/packed_file_writer.hpp>  // makes such a file
 #include <penstock/ragged.hpp>              // a field of samples of different lengths
 #include <penstock/record_file.hpp>         // records of fixed size in files
 #include <penstock/sampler.hpp>             // shuffled, sharded, in constant memory
+#include <penstock/subset.hpp>              // the samples that a filter keeps
 #include <penstock/tar_shards.hpp>          // tar files, some members of which are a sample
+#include <penstock/tf_example.hpp>          // the features of a tf.train.Example
+#include <penstock/tf_record_file.hpp>      // records of any size in TFRecord files
 
 #include <penstock/emulation.hpp>     // control of the emulated runtime
 #include <penstock/error.hpp>         // what is thrown

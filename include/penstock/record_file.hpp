@@ -45,6 +45,10 @@ class RecordFile {
   template <std::same_as<File> AnyFile>
   RecordFile(const std::vector<AnyFile>& files, std::size_t record_bytes)
       : RecordFile(files.data(), files.size(), record_bytes) {}
+  /// The records in a part of a File, such as what is behind its header. Throws StoreError for a
+  /// part that the file does not have, or that is empty or not a whole number of records, and
+  /// std::invalid_argument for records of 0 bytes.
+  RecordFile(const File& file, FileRange part, std::size_t record_bytes);
   RecordFile(const RecordFile&) = default;  // A move copies: a RecordFile always has its files.
   RecordFile& operator=(const RecordFile&) = default;
 

@@ -7,6 +7,9 @@
 // - FileFolder: a file for each sample (file_folder.hpp)
 // - TarShards: tar files, some members of which are a sample (tar_shards.hpp)
 // - PackedFile: one file with an index and checksums (packed_file.hpp)
+// - NpyFile: the rows of an array of NumPy (npy_file.hpp)
+// - TfRecordFile: TFRecord files (tf_record_file.hpp)
+// - MdsShards: shards of MosaicML Streaming (mds_shards.hpp)
 //
 // They read files of this machine, with pread: one that another process cuts is an error, not a
 // SIGBUS. Who prefers a mapping, for a table of small rows, has MappedRecords (mapped_records.hpp).

@@ -75,7 +75,7 @@ TEST_CASE("Sampler: of huge data sets, different places are different samples", 
 TEST_CASE("Sampler: the order does not depend on the batch size or on what was asked before",
           "[sampler]") {
   const Samples whole = shuffled(5000, 9, 4, 5000);
-  for (const std::int64_t batch_size : {1, 31, 32, 33, 256}) {
+  for (const std::int64_t batch_size : {1, 4, 5, 7, 8, 9, 13, 31, 32, 33, 44, 45, 256}) {
     const Sampler sampler({.samples = 5000, .batch_size = batch_size, .shuffle = true, .seed = 9});
     CHECK(epoch_of(sampler, 4) == whole);
   }

@@ -49,14 +49,15 @@ class Permutation {
 
   /// Replaces each value by its image. All values must be below size.
   void apply(std::span<std::uint64_t> values) const noexcept {
-    for (; values.size() >= lanes; values = values.subspan(lanes)) {
-      encipher<lanes>(values.data());
-      for (std::size_t i = 0; i < lanes; ++i) walk(values[i]);
+    values = apply_together<8>(apply_together<32>(values));
+    if (values.size() < 5) {  // These take less time one by one.
+      apply_together<1>(values);
+      return;
     }
-    for (std::uint64_t& value : values) {
-      encipher<1>(&value);
-      walk(value);
-    }
+    std::array<std::uint64_t, 8> padded{};
+    std::copy(values.begin(), values.end(), padded.begin());
+    apply_together<8>(padded);
+    std::copy_n(padded.begin(), values.size(), values.begin());
   }
 
  private:
@@ -64,8 +65,6 @@ class Permutation {
     std::uint32_t add, multiply;
   };
 
-  // Values processed together, so that the inner loops become vector instructions.
-  static constexpr std::size_t lanes = 32;
   static constexpr std::size_t max_rounds = 48;
 
   /// Two rounds reduce the bias between pairs of values to about 1 / sqrt(size), so small sizes
@@ -86,6 +85,17 @@ class Permutation {
   }
   static std::uint32_t scramble(std::uint32_t x, Key key) noexcept {
     return fold(fold(x + key.add, key.multiply), 0xd2511f53);
+  }
+
+  /// Replaces the values by their images, `Lanes` at a time, so that the inner loops become vector
+  /// instructions. Returns the rest, which are fewer than `Lanes`.
+  template <std::size_t Lanes>
+  std::span<std::uint64_t> apply_together(std::span<std::uint64_t> values) const noexcept {
+    for (; values.size() >= Lanes; values = values.subspan(Lanes)) {
+      encipher<Lanes>(values.data());
+      for (std::size_t i = 0; i < Lanes; ++i) walk(values[i]);
+    }
+    return values;
   }
 
   /// Applies the network once to `Lanes` values below a * b.

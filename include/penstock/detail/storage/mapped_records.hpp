@@ -45,7 +45,7 @@ PENSTOCK_INLINE MappedRecords::MappedRecords(const RecordFile& records) : record
 PENSTOCK_INLINE const std::byte* MappedRecords::address_of(std::uint64_t index) const {
   const detail::RecordPart& part = records_.part_of(index);
   const auto number = static_cast<std::size_t>(&part - records_.parts_->data());
-  return (*mappings_)[number].get() + (index - part.first) * record_bytes();
+  return (*mappings_)[number].get() + part.place_of(index, record_bytes());
 }
 
 PENSTOCK_INLINE std::span<const std::byte> MappedRecords::operator[](std::uint64_t index) const {

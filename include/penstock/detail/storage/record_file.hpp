@@ -31,10 +31,15 @@ std::vector<RecordPart> record_parts(std::span<const AnyFile> files, std::size_t
   std::vector<RecordPart> parts;
   parts.reserve(files.size());
   for (const AnyFile& file : files) {
-    const std::uint64_t first = parts.empty() ? 0 : parts.back().end(record_bytes);
+    const std::uint64_t first = parts.empty() ? 0 : parts.back().end();
     parts.emplace_back(opened("RecordFile", file), first, record_bytes);
   }
   return parts;
+}
+inline std::vector<RecordPart> record_parts(const File& file, FileRange part,
+                                            std::size_t record_bytes) {
+  if (record_bytes == 0) throw std::invalid_argument("RecordFile: record_bytes is 0");
+  return {RecordPart(file, part, record_bytes)};
 }
 
 }  // namespace detail
@@ -47,10 +52,13 @@ PENSTOCK_INLINE RecordFile::RecordFile(const File* files, std::size_t count,
                                        std::size_t record_bytes)
     : RecordFile(record_bytes, detail::record_parts(std::span(files, count), record_bytes)) {}
 
+PENSTOCK_INLINE RecordFile::RecordFile(const File& file, FileRange part, std::size_t record_bytes)
+    : RecordFile(record_bytes, detail::record_parts(file, part, record_bytes)) {}
+
 PENSTOCK_INLINE RecordFile::RecordFile(std::size_t record_bytes,
                                        std::vector<detail::RecordPart>&& parts)
     : record_bytes_(record_bytes),
-      size_(parts.back().end(record_bytes)),
+      size_(parts.back().end()),
       is_local_(std::ranges::all_of(parts, &detail::RecordPart::is_local)),
       parts_(std::make_shared<const std::vector<detail::RecordPart>>(std::move(parts))) {}
 
@@ -61,7 +69,7 @@ PENSTOCK_INLINE void RecordFile::read_into(std::uint64_t index, std::span<std::b
                                 std::to_string(target.size()) + " bytes for a record of " +
                                 std::to_string(record_bytes_));
   try {
-    part.read((index - part.first) * record_bytes_, target);
+    part.read(part.place_of(index, record_bytes_), target);
   } catch (const std::runtime_error& error) {
     part.fail_record(index, error.what());
   }
@@ -86,8 +94,8 @@ PENSTOCK_INLINE void RecordFile::read_many(std::span<const std::uint64_t> indice
 PENSTOCK_INLINE void RecordFile::read_sorted(std::span<const detail::WantedRecord> wanted) const {
   for (std::size_t i = 0, next = 0; i < wanted.size(); i = next) {
     const detail::RecordPart& part = part_of(wanted[i].index);
-    const std::uint64_t end = part.end(record_bytes_);
-    detail::GatheredRead together((wanted[i].index - part.first) * record_bytes_);
+    const std::uint64_t end = part.end();
+    detail::GatheredRead together(part.place_of(wanted[i].index, record_bytes_));
     together.add({wanted[i].target, record_bytes_});
     for (next = i + 1; next < wanted.size() && together.has_room(); ++next) {
       const std::uint64_t index = wanted[next].index, before = wanted[next - 1].index;
@@ -127,7 +135,7 @@ PENSTOCK_INLINE void RecordFile::will_need(
   detail::NeededRanges::ask(
       indices, size_, due, [&](std::uint64_t index, detail::NeededRanges& ranges) {
         const detail::RecordPart& part = part_of(index);
-        ranges.add(part.file, {(index - part.first) * record_bytes_, record_bytes_});
+        ranges.add(part.file, {part.place_of(index, record_bytes_), record_bytes_});
       });
 }
 
