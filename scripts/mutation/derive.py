@@ -31,6 +31,7 @@ WITHOUT_BOUNDS = {
     "file.hpp", "file_folder.hpp", "gathered_read.hpp", "mapped_records.hpp", "ranks.hpp", "record_file.hpp", "record_part.hpp", "sample_names.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tar_shards.hpp",
     "tensor.hpp", "tune.hpp", "tuning.hpp", "verdict.hpp",
     "class_walk.hpp", "escaped.hpp", "file_list.hpp", "launchers.hpp", "line_reader.hpp", "name_arena.hpp", "needed_ranges.hpp",
+    "document_table.hpp", "in_parts.hpp", "mapped_file.hpp", "packing.hpp", "token_file.hpp", "token_index.hpp", "token_set.hpp", "token_values.hpp", "window_packer.hpp",
     "tar_format.hpp", "tar_index.hpp", "tar_samples.hpp", "tar_scan.hpp", "usable.hpp",
     "batch_costs.hpp", "batch_pace.hpp", "block_order.hpp", "bulk_launch.hpp", "cores.hpp", "crc32c.hpp", "host_allocation.hpp", "host_task.hpp", "json.hpp", "judge.hpp", "mix.hpp", "permutation.hpp", "pipeline_shape.hpp",
     "thread_usage.hpp", "replay.hpp", "replay_pass.hpp", "settings_search.hpp", "tune_plan.hpp", "tuner.hpp", "units.hpp", 

@@ -7,6 +7,8 @@
 #include <penstock/detail/storage/mapped_records.hpp>
 #include <penstock/detail/storage/packed_file.hpp>
 #include <penstock/detail/storage/packed_file_writer.hpp>
+#include <penstock/detail/storage/packing.hpp>
 #include <penstock/detail/storage/record_file.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/tar_shards.hpp>
+#include <penstock/detail/storage/token_file.hpp>
