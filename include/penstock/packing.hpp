@@ -4,13 +4,22 @@
 // Packing: sequences of one length that are made of documents, and what attention has to know of
 // them.
 //
-//   const penstock::Packing packing(penstock::TokenFile::megatron("web_text_document"),
-//                                   {.length = 8192, .method = penstock::PackingMethod::best_fit});
-//   penstock::SamplerOptions order{.samples = packing.size(), .shuffle = true, .seed = 7};
-//   const auto source = [&packing](const penstock::Ticket& ticket, Texts& batch) {
-//     batch.packed = packing.fill(ticket.samples, {.tokens = values(batch.tokens),
-//                                                  .cu_seqlens = values(batch.cu_seqlens)});
+//   struct Texts {
+//     penstock::Tensor<std::int32_t, 2> tokens, cu_seqlens;  // sequence x token, segment
+//     penstock::PackedBatch packed;
 //   };
+//   const penstock::Packing packing(penstock::TokenFile::megatron("web_text_document"),
+//                                   {.length = 32, .method = penstock::PackingMethod::best_fit});
+//   const auto source = [&packing](const penstock::Ticket& ticket, Texts& batch) {
+//     const auto all = [](auto field) { return std::span(field.data_handle(), field.size()); };
+//     batch.packed = packing.fill(
+//         ticket.samples, {.tokens = all(batch.tokens), .cu_seqlens = all(batch.cu_seqlens)});
+//   };
+//   const auto layout = penstock::Layout<Texts>{8}
+//                           .field(&Texts::tokens, {packing.length()})
+//                           .field(&Texts::cu_seqlens, {packing.most_segments() + 1});
+//   penstock::Prefetcher<Texts> prefetcher{
+//       layout, {.samples = packing.size(), .shuffle = true}, source};
 //
 // Sequences have numbers, so a Sampler or a Mixture says which ones make up a batch, and a run is
 // resumed on any number of ranks as with any other data. docs/recipes/tokens.md has a pipeline.
@@ -47,8 +56,8 @@ enum class PackingMethod {
 
 /// How a Packing makes sequences.
 struct PackingOptions {
-  std::int64_t length = 0;  ///< tokens in a sequence, 1 to 2^30
-  PackingMethod method = PackingMethod::concatenate;
+  std::int64_t length = 0;                            ///< tokens in a sequence, 1 to 2^30
+  PackingMethod method = PackingMethod::concatenate;  ///< how documents become sequences
   std::uint32_t window = 1000;       ///< documents that are packed together, 1 to 65,536
   std::int32_t pad_token = 0;        ///< fills what no document does
   std::int32_t ignore_index = -100;  ///< the target where there is none; PyTorch's default

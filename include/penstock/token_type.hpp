@@ -10,13 +10,13 @@ namespace penstock {
 /// How a file stores a token, little-endian. The numbers are those of Megatron's .idx files, where
 /// it has one.
 enum class TokenType : std::uint8_t {
-  uint8 = 1,
-  int8 = 2,
-  int16 = 3,
-  int32 = 4,
-  int64 = 5,
-  uint16 = 8,
-  uint32 = 100,
+  uint8 = 1,     ///< std::uint8_t
+  int8 = 2,      ///< std::int8_t
+  int16 = 3,     ///< std::int16_t
+  int32 = 4,     ///< std::int32_t
+  int64 = 5,     ///< std::int64_t, whose values have to fit into 32 bits
+  uint16 = 8,    ///< std::uint16_t
+  uint32 = 100,  ///< std::uint32_t, whose values have to fit into std::int32_t
 };
 
 /// Some tokens that lie together.

@@ -20,6 +20,7 @@ class DocumentTable {
     low_.push_back(static_cast<std::uint32_t>(begin));
   }
 
+  void reserve(std::uint64_t documents) { low_.reserve(static_cast<std::size_t>(documents)); }
   std::uint64_t size() const noexcept { return low_.size(); }
 
   /// The first token of `document`, which is below size().

@@ -40,7 +40,7 @@ class NumberReader {
 
  private:
   void fill() {
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 16;
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 11;
     some_.resize(static_cast<std::size_t>(std::min(left_, kMost)));
     file_->read_or_fail(offset_, std::as_writable_bytes(std::span(some_)));
     offset_ += some_.size() * sizeof(T);
@@ -102,6 +102,7 @@ class TokenIndex {
     NumberReader<std::int64_t> pointers(file_, pointers_, sequences_);
     Entries entries(*this);
     DocumentTable table;
+    table.reserve(entries_);
     std::uint64_t end = 0;  // of the sequences so far, in tokens
     for (std::uint64_t i = 0; i < sequences_; ++i) {
       while (entries.begins(i)) table.add(end);
