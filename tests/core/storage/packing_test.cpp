@@ -40,7 +40,7 @@ using test::packed;
 using test::TemporaryDirectory;
 using test::thrown;
 
-using Numbers = std::vector<std::uint64_t>;
+using Sequences = std::vector<std::uint64_t>;
 
 constexpr auto kConcatenate = PackingMethod::concatenate;
 constexpr auto kBestFit = PackingMethod::best_fit;
@@ -64,7 +64,7 @@ std::size_t segments_of(const std::vector<NaiveSequence>& sequences) {
       [](std::size_t sum, const NaiveSequence& sequence) { return sum + sequence.size(); });
 }
 
-FilledBatch filled(const Packing& packing, const Numbers& sequences, std::size_t segments,
+FilledBatch filled(const Packing& packing, const Sequences& sequences, std::size_t segments,
                    ContextPart part = {}) {
   const auto width = static_cast<std::size_t>(packing.length() / part.size);
   FilledBatch batch(sequences.size(), width, segments);
@@ -75,8 +75,8 @@ FilledBatch filled(const Packing& packing, const Numbers& sequences, std::size_t
   return batch;
 }
 
-Numbers numbers_below(std::uint64_t end) {
-  Numbers numbers(end);
+Sequences numbers_below(std::uint64_t end) {
+  Sequences numbers(end);
   std::iota(numbers.begin(), numbers.end(), std::uint64_t{0});
   return numbers;
 }
@@ -103,9 +103,9 @@ TEST_CASE("Packing fills every field as a naive packer does", "[packing]") {
   for (const NaiveSequence& sequence : all) most = std::max(most, sequence.size());
   CHECK(packing.most_segments() == static_cast<std::int64_t>(most));
 
-  Numbers sequences = numbers_below(packing.size());
+  Sequences sequences = numbers_below(packing.size());
   std::shuffle(sequences.begin(), sequences.end(), random);
-  for (const Numbers& some : {sequences, Numbers{sequences.front()}, Numbers{}}) {
+  for (const Sequences& some : {sequences, Sequences{sequences.front()}, Sequences{}}) {
     std::vector<NaiveSequence> chosen;
     for (const std::uint64_t sequence : some) chosen.push_back(all[sequence]);
     for (int rank = 0; rank < parts; ++rank) {
@@ -176,19 +176,19 @@ TEST_CASE("Packing packs documents of no tokens, and a document that is one wind
   std::vector<std::int32_t> cu_seqlens(6), rows(9);
   const Packing whole(file, {.length = 3});
   CHECK(whole.most_segments() == 2);
-  CHECK(whole.fill(Numbers{0, 1, 2}, {.tokens = rows, .cu_seqlens = cu_seqlens}).segments == 5);
+  CHECK(whole.fill(Sequences{0, 1, 2}, {.tokens = rows, .cu_seqlens = cu_seqlens}).segments == 5);
   CHECK(cu_seqlens == std::vector<std::int32_t>{0, 2, 3, 6, 7, 9});
   const Packing best(file, {.length = 3, .method = kBestFit, .window = 1});
   CHECK(best.size() == 4);
   rows.resize(12);
-  best.fill(Numbers{0, 1, 2, 3}, {.tokens = rows});
+  best.fill(Sequences{0, 1, 2, 3}, {.tokens = rows});
   CHECK(rows == std::vector<std::int32_t>{1, 2, 0, 6, 7, 0, 3, 4, 5, 8, 9, 0});
 }
 
 TEST_CASE("Packing fills fields that are given, and repeats the last of cu_seqlens", "[packing]") {
   const MadeTexts texts(3, 100, 20, 1);
   const Packing packing(in_memory(texts), {.length = 64, .method = kBestFit});
-  const Numbers sequences{3, 1};
+  const Sequences sequences{3, 1};
   std::vector<std::int32_t> tokens(128), alone(128), cu_seqlens(200, -7);
   packing.fill(sequences, {.tokens = alone});
   const PackedBatch batch = packing.fill(sequences, {.tokens = tokens, .cu_seqlens = cu_seqlens});
@@ -214,7 +214,7 @@ TEST_CASE("Packing does not allocate when it fills", "[packing]") {
                      {.end_of_document = MadeTexts::kEnd, .mapped = GENERATE(false, true)});
   const Packing packing(file, {.length = 256, .method = GENERATE(kConcatenate, kBestFit)});
   FilledBatch batch(4, 256, 4 * 257);
-  const Numbers sequences{0, 9, 3, 7};
+  const Sequences sequences{0, 9, 3, 7};
   const std::uint64_t before = test::allocations_of_this_thread();
   packing.fill(sequences, batch.fields());
   packing.will_need(sequences);
@@ -237,8 +237,8 @@ TEST_CASE("Packing refuses options, spans and sequences that are wrong", "[packi
   const Packing packing(file, {.length = 24});
   std::vector<std::int32_t> right(48, -7), wrong(47);
   std::vector<std::uint8_t> mask(49);
-  const Numbers two{0, 1};
-  const auto refused_fill = [&](const Numbers& sequences, const PackedFields& fields,
+  const Sequences two{0, 1};
+  const auto refused_fill = [&](const Sequences& sequences, const PackedFields& fields,
                                 ContextPart part = {}) {
     return thrown<std::invalid_argument>([&] { packing.fill(sequences, fields, part); });
   };
@@ -259,14 +259,14 @@ TEST_CASE("Packing refuses options, spans and sequences that are wrong", "[packi
   CHECK_THAT(refused_fill(two, {.tokens = right}, {.rank = 1, .size = 5}),
              Mentions("sequences of 24 tokens cannot be cut into 2 x 5 chunks"));
   CHECK_THAT(thrown<std::out_of_range>([&] {
-               packing.fill(Numbers{0, packing.size()}, {.tokens = right});
+               packing.fill(Sequences{0, packing.size()}, {.tokens = right});
              }),
              Mentions("Packing: there is no sequence " + std::to_string(packing.size())));
   CHECK(std::ranges::count(right, -7) == 48);
   CHECK_THROWS_AS(packing.name(packing.size()), std::out_of_range);
   CHECK(packing.name(2) == "a, token 48");
   const Packing long_ones(file, {.length = 512});
-  const Numbers many(std::size_t{1} << 22, 0);
+  const Sequences many(std::size_t{1} << 22, 0);
   CHECK_THAT(thrown<std::invalid_argument>([&] { long_ones.fill(many, {.tokens = right}); }),
              Mentions("4194304 sequences have 2^31 tokens or more"));
 }
@@ -294,11 +294,11 @@ TEST_CASE("Packing asks Files that are elsewhere for all sequences of a batch", 
   std::vector<std::int32_t> rows(24);
   memory->ranges.clear();
   memory->reads = 0;
-  packing.fill(Numbers{1, 0}, {.tokens = rows});
+  packing.fill(Sequences{1, 0}, {.tokens = rows});
   CHECK(memory->ranges == test::Asked{{12, 20}, {32, 6}, {38, 18}});
   CHECK(memory->reads == 2);  // The two documents lie together.
   memory->ranges.clear();
-  packing.will_need(Numbers{2, 3}, test::Time{std::chrono::seconds(3)});
+  packing.will_need(Sequences{2, 3}, test::Time{std::chrono::seconds(3)});
   CHECK(memory->ranges == test::Asked{{0, 12}});
   CHECK(read_ahead(packing, 4).batches == 4);
 }
@@ -309,7 +309,7 @@ TEST_CASE("Packing may be used by many threads", "[packing]") {
   const auto file = TokenFile::raw({texts.write(directory / "a.bin")}, TokenType::uint16,
                                    {.end_of_document = MadeTexts::kEnd});
   const Packing packing(file, {.length = 128, .method = kBestFit, .window = 50});
-  const Numbers all = numbers_below(packing.size());
+  const Sequences all = numbers_below(packing.size());
   const std::size_t segments = segments_of(naive(texts, packing.options()));
   const FilledBatch expected = filled(packing, all, segments);
   std::vector<FilledBatch> found(4, FilledBatch(all.size(), 128, segments));
@@ -332,7 +332,7 @@ State run(const Packing& packing, const std::vector<Sampler>& ranks, std::uint64
           std::vector<int>& times) {
   const State start = ranks.front().start();
   const std::uint64_t end = std::min(start.batch + batches, ranks.front().batches());
-  Numbers samples;
+  Sequences samples;
   std::vector<std::int32_t> tokens;
   for (const Sampler& sampler : ranks)
     for (std::uint64_t batch = start.batch; batch < end; ++batch) {
@@ -404,7 +404,7 @@ class ComputedTokens final : public FileReader {
 TEST_CASE("a run over 10^12 tokens goes on in the middle within 10 ms", "[packing]") {
   const std::vector<File> files{File(std::make_shared<ComputedTokens>())};
   std::vector<std::int32_t> tokens(4 * 2048);
-  Numbers samples;
+  Sequences samples;
   auto least = std::chrono::steady_clock::duration::max();
   for (int attempt = 0; attempt < 5; ++attempt) {
     const auto begin = std::chrono::steady_clock::now();
