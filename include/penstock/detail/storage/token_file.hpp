@@ -66,8 +66,10 @@ class DocumentScan {
     const std::uint64_t count = std::min(kBlock, set_.tokens() - begin);
     set_.for_each_part({begin, count}, [&](const TokenPart& part, TokenRange range) {
       const auto [offset, bytes] = set_.bytes_of(part, range);
-      const std::byte* from = part.mapping.get() + offset;
-      if (!part.mapping) {
+      const std::byte* from = nullptr;
+      if (part.mapping) {
+        from = part.mapping.get() + offset;
+      } else {
         memory.resize(static_cast<std::size_t>(bytes));
         part.read_or_fail(offset, memory);
         from = memory.data();
