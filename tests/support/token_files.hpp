@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "support/files.hpp"
+#include "files.hpp"
 
 namespace penstock::test {
 
