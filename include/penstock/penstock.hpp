@@ -28,6 +28,7 @@
 #include <penstock/npy_file.hpp>            // the rows of an array of NumPy
 #include <penstock/packed_file.hpp>         // records of any size in one file, with checksums
 #include <penstock/packed_file_writer.hpp>  // makes such a file
+#include <penstock/packing.hpp>             // documents of tokens as sequences of one length
 #include <penstock/ragged.hpp>              // a field of samples of different lengths
 #include <penstock/record_file.hpp>         // records of fixed size in files
 #include <penstock/sampler.hpp>             // shuffled, sharded, in constant memory
@@ -35,6 +36,7 @@
 #include <penstock/tar_shards.hpp>          // tar files, some members of which are a sample
 #include <penstock/tf_example.hpp>          // the features of a tf.train.Example
 #include <penstock/tf_record_file.hpp>      // records of any size in TFRecord files
+#include <penstock/token_file.hpp>          // documents of tokens
 
 #include <penstock/emulation.hpp>     // control of the emulated runtime
 #include <penstock/error.hpp>         // what is thrown
@@ -50,6 +52,7 @@
 #include <penstock/store.hpp>         // where the bytes of the samples are
 #include <penstock/stream_ref.hpp>    // how functions take a stream
 #include <penstock/tensor.hpp>        // the view of a field
+#include <penstock/token_type.hpp>    // how files store tokens
 #include <penstock/tune.hpp>          // workers and depths that are found while it runs
 #include <penstock/tuning.hpp>        // what was found, and why
 #include <penstock/upstream.hpp>      // memory of yours for pools and arenas

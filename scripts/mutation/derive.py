@@ -35,6 +35,7 @@ WITHOUT_BOUNDS = {
     "subset.hpp",
     "tf_example.hpp", "tf_record_file.hpp", "tf_record_shard.hpp", "protobuf_fields.hpp",
     "class_walk.hpp", "escaped.hpp", "file_list.hpp", "launchers.hpp", "line_reader.hpp", "name_arena.hpp", "needed_ranges.hpp",
+    "document_table.hpp", "in_parts.hpp", "mapped_file.hpp", "packing.hpp", "token_file.hpp", "token_index.hpp", "token_set.hpp", "token_values.hpp", "window_packer.hpp",
     "tar_format.hpp", "tar_index.hpp", "tar_samples.hpp", "tar_scan.hpp", "usable.hpp",
     "batch_costs.hpp", "batch_pace.hpp", "block_order.hpp", "bulk_launch.hpp", "cores.hpp", "crc32c.hpp", "host_allocation.hpp", "host_task.hpp", "json.hpp", "judge.hpp", "mix.hpp", "permutation.hpp", "pipeline_shape.hpp",
     "thread_usage.hpp", "replay.hpp", "replay_pass.hpp", "settings_search.hpp", "tune_plan.hpp", "tuner.hpp", "units.hpp", 

@@ -9,9 +9,11 @@
 #include <penstock/detail/storage/npy_file.hpp>
 #include <penstock/detail/storage/packed_file.hpp>
 #include <penstock/detail/storage/packed_file_writer.hpp>
+#include <penstock/detail/storage/packing.hpp>
 #include <penstock/detail/storage/record_file.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/subset.hpp>
 #include <penstock/detail/storage/tar_shards.hpp>
 #include <penstock/detail/storage/tf_example.hpp>
 #include <penstock/detail/storage/tf_record_file.hpp>
+#include <penstock/detail/storage/token_file.hpp>

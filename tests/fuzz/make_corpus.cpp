@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/token_files.hpp"
 #include "timeline_builder.hpp"
 
 namespace {
@@ -91,6 +92,24 @@ void write_packs(const Corpus& corpus) {
   corpus.write("packed_file", "mended", "\7" + whole);
   corpus.write("packed_file", "cut", "\4" + whole.substr(0, 300));
   corpus.write("packed_file", "whole", std::string(1, '\0') + whole);
+}
+
+/// The first byte says what token_file_fuzz.cpp takes the others for.
+void write_tokens(const Corpus& corpus) {
+  using penstock::test::llmc_file, penstock::test::megatron_index, penstock::test::packed;
+  const std::vector<std::uint16_t> tokens{7, 1, 2, 3, 7, 7, 900, 4, 5, 6, 1, 2, 3, 4, 5, 7, 8, 9};
+  const std::vector<std::int32_t> lengths{5, 0, 12, 1};
+  const auto write = [&](const char* name, char how, const std::string& bytes) {
+    corpus.write("token_file", name, how + bytes);
+  };
+  for (const char how : {'\0', '\x08', '\x14'})
+    write(("index_" + std::to_string(how)).c_str(), how,
+          static_cast<char>(2 * tokens.size()) + megatron_index(8, 2, lengths, {0, 1, 3, 4}) +
+              packed(tokens));
+  write("llm.c", '\x09', llmc_file(20240520, 1, tokens));
+  write("llm.c_mended", '\x15', llmc_file(20240801, 7, tokens));
+  write("raw_bytes", '\x0A', packed(tokens));
+  write("raw_words", '\x03', packed(std::vector<std::int64_t>(tokens.begin(), tokens.end())));
 }
 
 void write_names(const Corpus& corpus) {
@@ -206,6 +225,7 @@ int main(int argc, char** argv) {
   const Corpus corpus(argv[1]);
   write_recordings(corpus);
   write_packs(corpus);
+  write_tokens(corpus);
   write_names(corpus);
   write_tensors(corpus);
   write_notes(corpus);

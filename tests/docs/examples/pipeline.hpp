@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "../../support/tar_writer.hpp"
+#include "../../support/token_files.hpp"
 
 namespace {
 
@@ -72,7 +73,8 @@ struct WriteFiles {
     write_stores();
   }
 
-  /// The data sets of the stores' examples: a folder of two classes, two tar shards, a packed file.
+  /// The data sets of the stores' examples: a folder of two classes, two tar shards, a packed file,
+  /// files of tokens.
   static void write_stores() {
     for (const std::string name : {"imagenet/train/cat/1.jpg", "imagenet/train/dog/2.jpg"}) {
       std::filesystem::create_directories(std::filesystem::path(name).parent_path());
@@ -90,6 +92,18 @@ struct WriteFiles {
     for (std::uint64_t i = pack.size(); i < images.size(); ++i)
       pack.append(images.read(i, scratch), images.label(i), images.name(i));
     pack.finish();
+    using namespace penstock::test;
+    const MadeTexts texts(1, 100, 20, 1);
+    write_file("./books_0.bin", llmc_file(20240520, 1, texts.tokens));
+    write_file("./books_1.bin", llmc_file(20240520, 1, texts.tokens));
+    write_file("./web_text_document.bin", packed(texts.tokens));
+    std::vector<std::int32_t> lengths;
+    std::vector<std::int64_t> entries{0};
+    for (std::size_t d = 0; d + 1 < texts.begins.size(); ++d) {
+      lengths.push_back(static_cast<std::int32_t>(texts.begins[d + 1] - texts.begins[d]));
+      entries.push_back(static_cast<std::int64_t>(d) + 1);
+    }
+    write_file("./web_text_document.idx", megatron_index(8, 2, lengths, entries));
   }
 } const files_are_there;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstring>
+#include <penstock/detail/storage/mapped_file.hpp>
 #include <penstock/detail/storage/record_part.hpp>
 #include <penstock/mapped_records.hpp>
 #include <stdexcept>
@@ -11,30 +10,11 @@
 
 namespace penstock {
 
-namespace detail {
-
-/// The first `bytes` bytes of the file, at least 1, as memory that can only be read. The file may
-/// be closed afterwards. Throws std::system_error.
-inline std::shared_ptr<const std::byte> mapped(int descriptor, std::uint64_t bytes) {
-  const auto size = static_cast<std::size_t>(bytes);
-  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (data == MAP_FAILED) OpenFile::fail("cannot map the file");
-  const auto unmap = [data, size](const std::byte*) { ::munmap(data, size); };
-  return {static_cast<const std::byte*>(data), unmap};
-}
-
-}  // namespace detail
-
 PENSTOCK_INLINE MappedRecords::MappedRecords(const RecordFile& records) : records_(records) {
   std::vector<std::shared_ptr<const std::byte>> mappings;
   for (const detail::RecordPart& part : *records_.parts_) {
     try {
-      if (!part.is_local())
-        throw std::runtime_error(
-            "only a file of this machine can be mapped: read its records by RecordFile");
-      const std::uint64_t now = detail::OpenFile::size_of(part.file.descriptor());
-      if (now < part.bytes) throw std::runtime_error(detail::shorter_by_now(now, part.bytes));
-      mappings.push_back(detail::mapped(part.file.descriptor(), part.bytes));
+      mappings.push_back(detail::mapped(part, "read its records by RecordFile"));
     } catch (const std::runtime_error& error) {
       throw StoreError("MappedRecords", part.path(), error.what());
     }
