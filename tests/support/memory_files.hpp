@@ -4,6 +4,7 @@
 // Files and folders in memory, in place of files that are not on this machine.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,7 @@ class MemoryFile final : public FileReader {
   const std::string& name() const noexcept override { return name_; }
   std::uint64_t size() const noexcept override { return size_; }
   std::size_t read(std::uint64_t offset, std::span<std::byte> target) const override {
-    ++reads;
+    ++std::atomic_ref(reads);  // Several threads may read.
     if (offset <= broken && broken - offset < target.size())
       throw std::runtime_error("the server is gone");
     if (offset >= bytes.size()) return 0;
