@@ -38,7 +38,6 @@
 #include <penstock/tf_record_file.hpp>      // records of any size in TFRecord files
 #include <penstock/token_file.hpp>          // documents of tokens
 
-#include <penstock/emulation.hpp>     // control of the emulated runtime
 #include <penstock/error.hpp>         // what is thrown
 #include <penstock/failure.hpp>       // what becomes of batches that fail
 #include <penstock/file.hpp>          // a file that is read at any offset, wherever its bytes are

@@ -48,10 +48,9 @@ struct PinnedPoolStats {
 };
 
 namespace detail {
-class BatchMemory;
-struct BlockBatch;
 class PinnedPoolCore;
 struct PinnedEntry;
+struct PoolAccess;
 struct ReleaseEntry {
   void operator()(PinnedEntry* entry) const noexcept;
 };
@@ -95,7 +94,7 @@ class PinnedBlock {
  private:
   friend class PinnedPool;
   friend class PinnedPoolResource;
-  friend struct detail::BlockBatch;
+  friend struct detail::PoolAccess;
   void copy_to_named(void* device, std::size_t bytes, cudaStream_t stream);
   void release_after_named(cudaStream_t stream);
   void release_after(const detail::ResolvedStream& stream);
@@ -146,12 +145,27 @@ class PinnedPool {
   PinnedPoolStats stats() const;
 
  private:
-  friend class detail::BatchMemory;
+  friend struct detail::PoolAccess;
   /// Does the same as acquire(), but `ahead` decides when the time-out begins.
   PinnedBlock acquire(std::size_t bytes, const std::stop_token& stop, detail::WaitAhead& ahead);
 
   detail::PinnedPoolCore* core_;
 };
+
+namespace detail {
+/// What the library does with a pool that its users cannot.
+struct PoolAccess {
+  /// Does the same as PinnedPool::acquire(), but `ahead` decides when the time-out begins.
+  static PinnedBlock acquire(PinnedPool& pool, std::size_t bytes, const std::stop_token& stop,
+                             WaitAhead& ahead) {
+    return pool.acquire(bytes, stop, ahead);
+  }
+  /// Does the same as PinnedBlock::release_after(), for a stream that is resolved.
+  static void release_after(PinnedBlock& block, const ResolvedStream& stream) {
+    block.release_after(stream);
+  }
+};
+}  // namespace detail
 
 }  // namespace penstock
 

@@ -6,6 +6,7 @@
 // kernels that do nothing. An example is a member function of a Pipeline, which is made anew for
 // each; its own variables hide the members of the same names.
 
+#include <penstock/emulation.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstddef>

@@ -70,7 +70,7 @@ class BatchMemory {
     else if (blocks_ != nullptr)
       memory.host = blocks_->own(blocks_->acquire(tools.capture_mode, closed));
     else
-      memory.block = pool_->acquire(block_bytes_, tools.stop, *ahead_);
+      memory.block = PoolAccess::acquire(*pool_, block_bytes_, tools.stop, *ahead_);
     return static_cast<bool>(memory);
   }
 

@@ -52,7 +52,7 @@ PENSTOCK_INLINE void BlockBatch::copy_to(const BlockLayout& layout, std::byte* d
   if (!block) throw std::logic_error("HostBatch::copy_to: the batch was released");
   const ResolvedStream resolved = resolve_usable(stream, "HostBatch::copy_to");
   release_behind([&] { queue_copies(block.data(), batch, rows, layout, device, stream); },
-                 [&] { block.release_after(resolved); });
+                 [&] { PoolAccess::release_after(block, resolved); });
 }
 
 /// What has to be copied of a batch of `rows` rows.
