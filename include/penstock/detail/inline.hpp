@@ -3,7 +3,7 @@
 
 // PENSTOCK_INLINE marks definitions that are not templates. They are compiled once, in the library
 // (src/core), or, with PENSTOCK_HEADER_ONLY, in each source file that includes a header of
-// penstock. A public header has the declarations; detail/<room>/<the same name> has the
+// penstock. A public header has the declarations; detail/<folder>/<the same name> has the
 // definitions.
 
 #ifdef PENSTOCK_HEADER_ONLY

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each header includes only from its own floor and the floors below it, and each room
-of detail/ only from the rooms that ROOMS names. The rooms in NO_CALLS_BACK have no virtual function and no std::function
+"""Checks that each header includes only from its own floor and the floors below it, and each folder
+of detail/ only from the folders that FOLDERS names. The folders in NO_CALLS_BACK have no virtual function and no std::function
 of their own, and a header of pipeline/ has at most MOST_LINES lines.
 
 A file in detail/ stands on the floor of whoever includes it, and may include the header that it
@@ -20,7 +20,7 @@ FLOORS = [  # from the ground up
     ["dlpack"],
     ["penstock"],
 ]
-ROOMS = {  # each may include itself, detail/ itself, and public headers of its floor or below
+FOLDERS = {  # each may include itself, detail/ itself, and public headers of its floor or below
     "sync": [],  # threads; the standard library only, no CUDA
     "order": ["sync"],  # which samples, in which order: pure functions
     "memory": ["sync"],
@@ -54,25 +54,25 @@ def problems(root, header, name, path):
             yield from problems(root, used, used, [*path, used])
 
 
-def room_problems(root, path):
-    """What is wrong with a header of a room: with what it includes, and with its name."""
-    room, name = path.parts[1], path.stem
-    if room not in ROOMS:
-        yield f"{path}: {room}/ is no room: add it to ROOMS in {sys.argv[0]}"
+def folder_problems(root, path):
+    """What is wrong with a header of a folder: with what it includes, and with its name."""
+    folder, name = path.parts[1], path.stem
+    if folder not in FOLDERS:
+        yield f"{path}: {folder}/ is new: add it to FOLDERS in {sys.argv[0]}"
         return
     for used in includes(root, path):
         parts = pathlib.PurePath(used).parts
-        if parts[0] == "detail" and len(parts) > 2 and parts[1] not in [room, *ROOMS[room]]:
-            yield f"{path} includes {used}: {room}/ may include only {', '.join(ROOMS[room]) or 'itself'}"
-        if room == "sync" and parts[0] != "detail":
+        if parts[0] == "detail" and len(parts) > 2 and parts[1] not in [folder, *FOLDERS[folder]]:
+            yield f"{path} includes {used}: {folder}/ may include only {', '.join(FOLDERS[folder]) or 'itself'}"
+        if folder == "sync" and parts[0] != "detail":
             yield f"{path} includes {used}: sync/ includes the standard library only"
     text = (root / path).read_text()
-    if room in NO_CALLS_BACK and name not in USERS_OWN:
+    if folder in NO_CALLS_BACK and name not in USERS_OWN:
         for word in re.findall(r"\bstd::function\b|\bvirtual\b", text):
-            yield f"{path} has {word}: {room}/ calls nobody back"
-    if room == "pipeline" and text.count("\n") > MOST_LINES:
+            yield f"{path} has {word}: {folder}/ calls nobody back"
+    if folder == "pipeline" and text.count("\n") > MOST_LINES:
         yield f"{path} has {text.count(chr(10))} lines, more than {MOST_LINES}: give what is not its main class's to a header of its own"
-    if room == "storage" or name in SEVERAL_CLASSES or f"{name}.hpp" in FLOOR:
+    if folder == "storage" or name in SEVERAL_CLASSES or f"{name}.hpp" in FLOOR:
         return
     classes = re.findall(r"^(?:class|struct) (?:alignas\(\d+\) )?(\w+)[^;]*$", text, re.M)
     main_class = "".join(word.capitalize() for word in name.split("_"))
@@ -90,8 +90,8 @@ def main():
         if header in FLOOR:
             found += problems(root, header, header, [header])
     for path in sorted(path.relative_to(root) for path in root.glob("detail/*/*.hpp")):
-        found += room_problems(root, path)
-    print("\n".join(sorted(set(found))) or f"{len(headers)} headers keep to their floors, {len(ROOMS)} rooms to theirs")
+        found += folder_problems(root, path)
+    print("\n".join(sorted(set(found))) or f"{len(headers)} headers keep to their floors, {len(FOLDERS)} folders to theirs")
     return 1 if found or not headers else 0
 
 
