@@ -18,10 +18,7 @@ RequestLimit::RequestLimit(int most) : most_(most), limit_(std::min(most, kFirst
 
 bool RequestLimit::try_begin() noexcept {
   const std::lock_guard lock(mutex_);
-  if (running_ >= limit_) {
-    reached_ = true;
-    return false;
-  }
+  if (running_ >= limit_) return false;
   ++running_;
   return true;
 }
@@ -33,13 +30,14 @@ void RequestLimit::begin_anyway() noexcept {
 
 void RequestLimit::end(Time now, std::size_t bytes, bool throttled) noexcept {
   const std::lock_guard lock(mutex_);
+  reached_ = reached_ || running_ >= limit_;
   --running_;
   if (throttled) {
     throttled_ = now;
     if (halved_ == Time{} || now - halved_ >= kAfterThrottle) {
       halved_ = now;
       limit_ = std::max(1, limit_ / 2);
-      climbing_ = false;
+      climbing_ = doubles_ = false;
       hold_ = kHold;
       begin_period(now);
     }
@@ -58,7 +56,7 @@ void RequestLimit::end_period(Time now) noexcept {
   begin_period(now);
   if (climbing_ && goodput < kWorthwhile * goodput_before_) {
     limit_ = before_climb_;
-    climbing_ = false;
+    climbing_ = doubles_ = false;
     hold_ = kHold;
     return;
   }
@@ -71,7 +69,7 @@ void RequestLimit::end_period(Time now) noexcept {
   climbing_ = true;
   before_climb_ = limit_;
   goodput_before_ = goodput;
-  limit_ = std::min(most_, limit_ + std::max(1, limit_ / 8));
+  limit_ = std::min(most_, limit_ + (doubles_ ? limit_ : std::max(1, limit_ / 8)));
 }
 
 void RequestLimit::begin_period(Time now) noexcept {

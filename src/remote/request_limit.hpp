@@ -38,6 +38,7 @@ class RequestLimit {
   const int most_;
   int limit_, running_ = 0;
   bool reached_ = false;  // in this period
+  bool doubles_ = true;   // the next rise doubles the limit
   Time period_begin_{};
   std::uint64_t period_bytes_ = 0;
   int period_ends_ = 0;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -69,6 +70,10 @@ class RangeServer {
   void answer_with(int status) {
     set([&] { status_ = status; });
   }
+  /// The time that each of the following answers takes.
+  void take(std::chrono::milliseconds time) {
+    set([&] { time_ = time; });
+  }
   /// The requests so far: "100-199", or "whole".
   std::vector<std::string> asked() const {
     const std::lock_guard lock(mutex_);
@@ -122,6 +127,7 @@ class RangeServer {
     std::unique_lock lock(mutex_);
     asked_.push_back(whole ? "whole" : std::to_string(first) + "-" + std::to_string(last));
     changed_.wait(lock, [this] { return !held_; });
+    changed_.wait_for(lock, time_, [this] { return time_.count() == 0; });
     if (status_ != 0)
       return "HTTP/1.1 " + std::to_string(status_) + " no\r\nContent-Length: 0\r\n\r\n";
     last = std::min(last, bytes_ - 1);
@@ -141,6 +147,7 @@ class RangeServer {
   std::condition_variable changed_;
   bool held_ = false;
   int status_ = 0;
+  std::chrono::milliseconds time_{0};
   std::vector<std::string> asked_;
   std::vector<int> connections_;
   std::vector<std::thread> threads_;

@@ -125,11 +125,13 @@ TEST_CASE("RequestLimit: rises while that brings more, and goes back where it do
     fill(limit, now, bytes);
     return limit.limit();
   };
-  CHECK(period(1000) == 18);
-  CHECK(period(1000) == 20);                              // 18 answers in place of 16: 12 % more
-  CHECK(period(800) == 18);                               // less than before: it goes back,
-  for (int i = 0; i < 8; ++i) CHECK(period(1000) == 18);  // and stays
-  CHECK(period(1000) == 20);
+  CHECK(period(1000) == 32);
+  CHECK(period(1000) == 64);                             // twice the answers
+  CHECK(period(500) == 32);                              // no more than before: it goes back,
+  for (int i = 0; i < 8; ++i) CHECK(period(500) == 32);  // and stays
+  CHECK(period(500) == 36);                              // From then on it rises by an eighth.
+  CHECK(period(500) == 40);                              // 36 answers in place of 32: 12 % more
+  CHECK(period(400) == 36);                              // less than before
 }
 
 TEST_CASE("RequestLimit: has its bounds, and stays where it was not reached", "[remote]") {

@@ -19,9 +19,9 @@
 //   The bytes are received in the memory that they are read into.
 // - All reads of a client share one limit of requests. It starts at 16, and is at most this rank's
 //   part of Options::max_requests. After each period of at least half a second and as many answers
-//   as the limit, in which the limit was reached, it rises by an eighth. Where that has not brought
-//   5 % more bytes a second it goes back, and stays for 8 periods. An answer 429 or 503 halves it,
-//   at most once a second. Reads go before will_need().
+//   as the limit, in which the limit was reached, it doubles. Where that has not brought 5 % more
+//   bytes a second it goes back, stays for 8 periods, and rises by an eighth from then on. An answer
+//   429 or 503 halves it, at most once a second. Reads go before will_need().
 // - Asked for again are: 408, 429, 5xx, connections that fail or end early, and time-outs; from the
 //   first byte that is missing, after a random time of at most Options::backoff, which doubles with
 //   each attempt, and not before the time that Retry-After says. Not asked for again are other
