@@ -113,6 +113,8 @@ Stats Client::stats() const {
   const Counters& counters = session_->transfers.counters;
   const Histogram& latencies = session_->transfers.latencies.all();
   const auto get = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  const Time now = Clock::now();
+  const RequestLimit::Times times = session_->transfers.limit.times(now);
   return {.requests = get(counters.requests),
           .bytes = get(counters.bytes),
           .retries = get(counters.retries),
@@ -131,6 +133,12 @@ Stats Client::stats() const {
           .cache_full = session_->cache && session_->cache->is_full(),
           .cache_errors = get(counters.cache_errors),
           .limit = session_->transfers.limit.limit(),
+          .most_limit = session_->transfers.limit.most(),
+          .reactors = session_->transfers.options.reactors,
+          .request_time = times.running,
+          .limited_time = times.full,
+          .processor_time = std::chrono::nanoseconds(get(counters.processor_nanoseconds)),
+          .time = now,
           .latency_p50 = latencies.quantile(0.5).value_or(Clock::duration{}),
           .latency_p99 = latencies.quantile(0.99).value_or(Clock::duration{})};
 }

@@ -11,8 +11,9 @@ namespace penstock::remote {
 /// As in Stats.
 struct Counters {
   std::atomic<std::uint64_t> requests{0}, bytes{0}, retries{0}, hedges{0}, hedges_won{0},
-      from_ahead{0}, throttled{0}, throttled_nanoseconds{0}, verified{0}, damaged{0}, cache_hits{0},
-      cache_misses{0}, from_cache{0}, cache_damaged{0}, to_cache{0}, cache_errors{0};
+      from_ahead{0}, throttled{0}, throttled_nanoseconds{0}, processor_nanoseconds{0}, verified{0},
+      damaged{0}, cache_hits{0}, cache_misses{0}, from_cache{0}, cache_damaged{0}, to_cache{0},
+      cache_errors{0};
 };
 
 inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t more = 1) noexcept {

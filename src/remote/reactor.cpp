@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reactor.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -182,7 +184,7 @@ void Reactor::send_hedge(Attempt& late, Time now) noexcept {
     return;
   }
   part.hedged = true;
-  transfers_.limit.begin_anyway();
+  transfers_.limit.begin_anyway(now);
   send(part, part.opening ? 0 : late.from() + late.received(), true);
 }
 
@@ -342,8 +344,18 @@ void Reactor::fail(Part& part, std::string_view why, int status, bool expired) n
   transfers_.end(part);
 }
 
+void Reactor::note_processor_time() noexcept {
+  timespec time{};
+  if (::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return;
+  const auto now = std::uint64_t{1'000'000'000} * static_cast<std::uint64_t>(time.tv_sec) +
+                   static_cast<std::uint64_t>(time.tv_nsec);
+  count(transfers_.counters.processor_nanoseconds,
+        now - std::exchange(processor_nanoseconds_, now));
+}
+
 /// Cancelled parts, time-outs, hedges, and parts whose next attempt is due.
 void Reactor::look_at_times(Time now) noexcept {
+  note_processor_time();
   const Options& options = transfers_.options;
   next_look_ = now + kLongestSleep;
   for (Part* next = active_.first(); next != nullptr;) {

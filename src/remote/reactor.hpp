@@ -51,6 +51,7 @@ class Reactor {
   void fail(Part& part, std::string_view why, int status, bool expired = false) noexcept;
   void let_go(Attempt*& attempt, bool throttled = false) noexcept;
   void look_at_times(Time now) noexcept;
+  void note_processor_time() noexcept;
   void end_all(std::string_view why) noexcept;
   Attempt& free_attempt();
   int poll_milliseconds(Time now) const noexcept;
@@ -63,6 +64,7 @@ class Reactor {
   PartList delayed_;  // that wait for the time of the next one
   int running_ = 0;   // attempts
   Time next_look_{};
+  std::uint64_t processor_nanoseconds_ = 0;  // of the thread, as noted last
   std::uint64_t cancellations_seen_ = 0;
   std::minstd_rand random_;
   std::atomic<bool> asleep_{false};  // or about to be: it will look once more

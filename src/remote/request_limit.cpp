@@ -16,22 +16,41 @@ constexpr int kHold = 8;
 
 RequestLimit::RequestLimit(int most) : most_(most), limit_(std::min(most, kFirstLimit)) {}
 
-bool RequestLimit::try_begin() noexcept {
+bool RequestLimit::try_begin(Time now) noexcept {
   const std::lock_guard lock(mutex_);
   if (running_ >= limit_) return false;
-  ++running_;
+  change_running(now, 1);
   return true;
 }
 
-void RequestLimit::begin_anyway() noexcept {
+void RequestLimit::begin_anyway(Time now) noexcept {
   const std::lock_guard lock(mutex_);
-  ++running_;
+  change_running(now, 1);
+}
+
+void RequestLimit::change_running(Time now, int by) noexcept {
+  times_ = times_until(now);
+  changed_ = std::max(changed_, now);
+  running_ += by;
+}
+
+RequestLimit::Times RequestLimit::times_until(Time now) const noexcept {
+  if (running_ == 0 || now <= changed_) return times_;  // Threads read the clock before they lock.
+  Times times = times_;
+  times.running += running_ * (now - changed_);
+  if (running_ >= limit_) times.full += now - changed_;
+  return times;
+}
+
+RequestLimit::Times RequestLimit::times(Time now) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return times_until(now);
 }
 
 void RequestLimit::end(Time now, std::size_t bytes, bool throttled) noexcept {
   const std::lock_guard lock(mutex_);
   reached_ = reached_ || running_ >= limit_;
-  --running_;
+  change_running(now, -1);
   if (throttled) {
     throttled_ = now;
     if (halved_ == Time{} || now - halved_ >= kAfterThrottle) {

@@ -95,7 +95,7 @@ void Transfers::promote(Part& part) noexcept {
 Part* Transfers::next_ready() noexcept {
   const std::lock_guard lock(mutex_);
   PartList& list = reads_.empty() ? aheads_ : reads_;
-  if (list.empty() || !limit.try_begin()) return nullptr;
+  if (list.empty() || !limit.try_begin(Clock::now())) return nullptr;
   Part* const part = list.pop_front();
   part->queued = false;
   return part;

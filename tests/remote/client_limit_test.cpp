@@ -2,14 +2,11 @@
 
 // The limit of requests of a Client: it is found while requests run.
 
-#include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <penstock/remote.hpp>
-#include <thread>
-#include <vector>
 
 #include "range_server.hpp"
+#include "readers.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
 
@@ -19,28 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 using penstock::remote::Client;
 using penstock::remote::Options;
-
-/// Threads that read all the time.
-class Readers {
- public:
-  Readers(const File& file, int count) {
-    for (int i = 0; i < count; ++i)
-      threads_.emplace_back([this, file, i] {
-        std::vector<std::byte> bytes(100);
-        while (!is_over_) file.read(static_cast<std::uint64_t>(100 * i), bytes);
-      });
-  }
-  ~Readers() {
-    is_over_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-  Readers(const Readers&) = delete;
-  Readers& operator=(const Readers&) = delete;
-
- private:
-  std::atomic<bool> is_over_{false};
-  std::vector<std::thread> threads_;
-};
 
 }  // namespace
 

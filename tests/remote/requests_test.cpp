@@ -37,7 +37,7 @@ std::optional<AnswerHead::Range> range_of(const std::string& value) {
 /// As many requests as may run at the same time, which bring `bytes` each.
 void fill(RequestLimit& limit, Time now, std::size_t bytes) {
   int running = 0;
-  while (limit.try_begin()) ++running;
+  while (limit.try_begin(now)) ++running;
   for (; running > 0; --running) limit.end(now, bytes, false);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("RequestLimit: rises while that brings more, and goes back where it do
   RequestLimit limit(64);
   Time now = Time{} + 1h;
   CHECK(limit.limit() == 16);
-  CHECK(limit.try_begin());
+  CHECK(limit.try_begin(now));
   limit.end(now, 1000, false);  // The first period begins.
   const auto period = [&](std::size_t bytes) {
     now += 1s;
@@ -138,15 +138,15 @@ TEST_CASE("RequestLimit: has its bounds, and stays where it was not reached", "[
   Time now = Time{} + 1h;
   RequestLimit unused(64);
   for (int i = 0; i < 100; ++i) {
-    REQUIRE(unused.try_begin());
+    REQUIRE(unused.try_begin(now));
     unused.end(now += 100ms, 1000, false);
   }
   CHECK(unused.limit() == 16);
   RequestLimit one(1);
-  CHECK(one.try_begin());
-  CHECK_FALSE(one.try_begin());
+  CHECK(one.try_begin(now));
+  CHECK_FALSE(one.try_begin(now));
   CHECK_FALSE(one.has_room());
-  one.begin_anyway();
+  one.begin_anyway(now);
   one.end(now, 10, false);
   CHECK_FALSE(one.has_room());
   one.end(now, 10, true);
@@ -159,7 +159,7 @@ TEST_CASE("RequestLimit: 429 and 503 halve it, once a second", "[remote]") {
   const Time now = Time{} + 1h;
   CHECK_FALSE(limit.throttled_lately(now));
   const auto throttle = [&](Time then) {
-    limit.begin_anyway();
+    limit.begin_anyway(then);
     limit.end(then, 0, true);
     return limit.limit();
   };

@@ -171,7 +171,14 @@ struct Stats {
   /// Of files of the cache. After an error in writing, nothing is written for 10 seconds; without
   /// an index, the client goes on without the cache. Reads do not fail by it.
   std::uint64_t cache_errors = 0;
-  int limit = 0;  ///< requests at the same time, as found so far
+  int limit = 0;       ///< requests at the same time, as found so far
+  int most_limit = 0;  ///< this rank's part of Options::max_requests
+  int reactors = 0;    ///< Options::reactors
+  std::chrono::nanoseconds
+      request_time{};  ///< of all attempts together: over a time, how many run on average
+  std::chrono::nanoseconds limited_time{};    ///< in which as many requests ran as the limit allows
+  std::chrono::nanoseconds processor_time{};  ///< of the reactors; as of up to a second ago
+  std::chrono::steady_clock::time_point time{};  ///< when this was taken
   /// Of requests that have brought their bytes, from the start of the last attempt but for its
   /// hedge; to within 19 %. 0: there was none.
   std::chrono::nanoseconds latency_p50{}, latency_p99{};
