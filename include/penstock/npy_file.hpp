@@ -4,10 +4,12 @@
 // NpyFile: an array that NumPy has saved, by its rows. It is the RecordFile of the rows, so a row
 // is read, and mapped, like any record.
 //
-//   const penstock::NpyFile features("features.npy");       // an array of shape (1000000, 64)
-//   features.require<float>({64});                          // of float32, or a StoreError says why
-//   features.read_many(ticket.samples, bytes_of(batch));    // see record_file.hpp
-//   const penstock::NpyFile labels("train.npz", "labels");  // of an archive, not compressed
+//   const penstock::NpyFile features("features.npy");  // an array of shape (1000000, 64)
+//   features.require<float>({64});                     // of float32, or a StoreError says why
+//   std::vector<float> rows(64 * ticket.samples.size());
+//   features.read_many(ticket.samples, std::as_writable_bytes(std::span(rows)));
+//
+// NpyFile("train.npz", "labels") is an array of an archive that is not compressed.
 
 #include <cstddef>
 #include <cstdint>

@@ -4,14 +4,14 @@
 // Subset: the samples of a data set that a filter keeps. The filter is evaluated once; later runs
 // read its result from a file.
 //
-//   const auto is_long = [&](std::uint64_t i) { return texts.bytes(i) >= 200; };
-//   penstock::Subset::where(texts.size(), is_long).save("long.subset");
+//   const auto keep = [&](std::uint64_t i) { return records.read(i, scratch)[0] == std::byte{7}; };
+//   penstock::Subset::where(records.size(), keep).save("kept.subset");
 //
-//   const auto longer = penstock::Subset::load("long.subset", texts.size());
-//   const penstock::Sampler sampler{{.samples = longer.size(), .batch_size = 256}};
-//   texts.read(longer[ticket.samples[i]], scratch);                  // in the source
+//   const auto kept = penstock::Subset::load("kept.subset", records.size());
+//   const penstock::Sampler sampler{{.samples = kept.size(), .batch_size = 256}};
+//   records.read(kept[ticket.samples[i]], scratch);                  // in the source
 //
-// A MixedDataSet has `.samples = longer.size()` in the same way.
+// A MixedDataSet has `.samples = kept.size()` in the same way.
 
 #include <cstddef>
 #include <cstdint>

@@ -3,10 +3,11 @@
 
 // TfExample: the named features of a tf.train.Example, which is what most TFRecord files hold.
 //
-//   const penstock::TfExample example(records.read(i, scratch));    // see tf_record_file.hpp
+//   const penstock::TfRecordFile records({"train-00000-of-00002", "train-00001-of-00002"});
+//   const penstock::TfExample example(records.read(i, scratch));
 //   const std::span<const std::byte> jpeg = example["image/encoded"].bytes();
-//   const penstock::TfFeature ids = example["ids"];                  // of any number of values
-//   ids.copy(batch.ids.allocate(row, ids.size()));
+//   std::vector<std::int64_t> ids(example["ids"].size());  // any number of values
+//   example["ids"].copy(ids);
 //
 // Nothing is copied but numbers, and nothing allocated: a feature is a view of the record.
 

@@ -7,9 +7,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <penstock/detail/storage/subset.hpp>
+#include <penstock/detail/storage/subset_format.hpp>
 #include <penstock/mixture.hpp>
 #include <penstock/sampler.hpp>
+#include <penstock/store.hpp>
 #include <penstock/subset.hpp>
 #include <stdexcept>
 #include <string>

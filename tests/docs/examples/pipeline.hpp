@@ -21,7 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "../../support/mds_files.hpp"
 #include "../../support/tar_writer.hpp"
+#include "../../support/tf_records.hpp"
 #include "../../support/token_files.hpp"
 
 namespace {
@@ -72,6 +74,7 @@ struct WriteFiles {
     for (const char* name : {"data_batch_1.bin", "data_batch_2.bin"})
       std::ofstream(name, std::ios::binary) << std::string(300 * 3073, '\7');
     write_stores();
+    write_tables();
   }
 
   /// The data sets of the stores' examples: a folder of two classes, two tar shards, a packed file,
@@ -105,6 +108,23 @@ struct WriteFiles {
       entries.push_back(static_cast<std::int64_t>(d) + 1);
     }
     write_file("./web_text_document.idx", megatron_index(8, 2, lengths, entries));
+  }
+
+  /// An array of NumPy of 600 rows, TFRecord files, MDS shards.
+  static void write_tables() {
+    using namespace penstock::test;
+    std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (600, 64), }";
+    header.resize(117, ' ');
+    write_file("./features.npy", std::string("\x93NUMPY\x01\0\x76\0", 10) + header + '\n' +
+                                     std::string(600 * 64 * sizeof(float), '\0'));
+    const std::string record = tf_record(example(feature("image/encoded", 1, bytes_list({"jpeg"})) +
+                                                 feature("ids", 3, int64_list({1, 2, 3}))));
+    for (const char* file : {"./train-00000-of-00002", "./train-00001-of-00002"})
+      write_file(file, record + record);
+    std::filesystem::create_directories("c4/train");
+    const std::string shard = mds::shard(0, 20);
+    write_file("c4/train/a.mds", shard);
+    write_file("c4/train/index.json", mds::index_of(mds::entry("a.mds", shard.size(), 20)));
   }
 } const files_are_there;
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -11,6 +10,7 @@
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
+#include <penstock/detail/storage/subset_format.hpp>
 #include <penstock/detail/usable.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/subset.hpp>
@@ -24,24 +24,6 @@
 namespace penstock {
 
 namespace detail {
-
-static_assert(std::endian::native == std::endian::little);  // Numbers are written as they lie.
-
-/// The numbers follow it, `number_bytes` each. Checksums are CRC-32C.
-struct SubsetHeader {
-  std::array<char, 8> magic{'P', 'N', 'S', 'T', 'S', 'U', 'B', 'S'};
-  std::uint32_t version = 1;
-  std::uint32_t number_bytes = 4;
-  std::uint64_t samples = 0;  // of the data set
-  std::uint64_t size = 0;     // of the subset
-  std::uint32_t numbers_checksum = 0;
-  std::uint32_t checksum = 0;  // of the header before it
-};
-static_assert(sizeof(SubsetHeader) == 40);
-
-inline std::uint32_t checksum_of(const SubsetHeader& header) {
-  return crc32c(std::as_bytes(std::span(&header, 1)).first(offsetof(SubsetHeader, checksum)));
-}
 
 /// Whether numbers below `samples` fit into 4 bytes.
 inline bool fit_into_four(std::uint64_t samples) {
