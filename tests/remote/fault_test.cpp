@@ -110,7 +110,7 @@ const std::array<AnyStore, 5> kStores{{
      true},
     {"a0.jpg, announced",
      [](const Client& client, const std::string& folder) {
-       // Of other names than above: a fault that comes once is counted by its URL.
+       // The names differ from those above, since a fault that comes once is counted by its URL.
        read_all(FileFolder::from_files(client.folder(folder), {"a0.jpg", "a1.jpg", "a2.jpg"}),
                 true);
      },

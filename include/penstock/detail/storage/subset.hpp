@@ -5,12 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <exception>
 #include <penstock/detail/storage/crc32c.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/storage/subset_format.hpp>
+#include <penstock/detail/sync/in_parts.hpp>
 #include <penstock/detail/usable.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/subset.hpp>
@@ -18,7 +18,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace penstock {
@@ -55,38 +54,21 @@ void keep_some(std::uint64_t begin, std::uint64_t end,
 template <class Number>
 std::vector<Number> kept_of(std::uint64_t samples, const std::function<bool(std::uint64_t)>& keep,
                             std::uint64_t threads) {
-  struct Part {
-    std::vector<Number> kept;
-    std::exception_ptr error;
-  };
-  std::vector<Part> parts(static_cast<std::size_t>(threads));
-  const auto run = [&](std::size_t number) noexcept {
-    const std::uint64_t each = samples / threads, more = samples % threads;
-    const std::uint64_t begin = number * each + std::min<std::uint64_t>(number, more);
-    try {
-      keep_some(begin, begin + each + (number < more ? 1 : 0), keep, parts[number].kept);
-    } catch (...) {
-      parts[number].error = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> running;
-    for (std::size_t number = 1; number < parts.size(); ++number) running.emplace_back(run, number);
-    run(0);
-  }
-  for (const Part& part : parts)
-    if (part.error) std::rethrow_exception(part.error);
+  std::vector<std::vector<Number>> parts(static_cast<std::size_t>(threads));
+  in_parts(samples, parts.size(), [&](std::size_t part, std::uint64_t begin, std::uint64_t end) {
+    keep_some(begin, end, keep, parts[part]);
+  });
   if (parts.size() == 1) {
-    parts[0].kept.shrink_to_fit();
-    return std::move(parts[0].kept);
+    parts[0].shrink_to_fit();
+    return std::move(parts[0]);
   }
   std::size_t size = 0;
-  for (const Part& part : parts) size += part.kept.size();
+  for (const std::vector<Number>& part : parts) size += part.size();
   std::vector<Number> all;
   all.reserve(size);
-  for (Part& part : parts) {
-    all.insert(all.end(), part.kept.begin(), part.kept.end());
-    part.kept = {};
+  for (std::vector<Number>& part : parts) {
+    all.insert(all.end(), part.begin(), part.end());
+    part = {};
   }
   return all;
 }
