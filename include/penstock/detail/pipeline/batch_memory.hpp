@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/memory/host_blocks.hpp>
+#include <penstock/detail/memory/pool_access.hpp>
 #include <penstock/detail/memory/wait_ahead.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/detail/memory/pool_access.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/error.hpp>
