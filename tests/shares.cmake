@@ -16,7 +16,7 @@
 # share_<n> (the others: quick). .ci/run runs one share with each commit, and says which. What is in them:
 #
 #    0  AddressSanitizer: penstock::remote, soaks, load, packer, trace, recorded fuzz inputs
-#    1  AddressSanitizer: inference
+#    1  AddressSanitizer: inference; the commands of the examples' pages
 #    2  ThreadSanitizer: the examples but for what is in 13 and 14
 #    3  ThreadSanitizer: penstock::images and penstock::remote; faults
 #    4  the ResNet examples, ranks as processes; with nvcc what must not compile
@@ -25,7 +25,7 @@
 #    7  the core and the emulated runtime under AddressSanitizer; under ThreadSanitizer what the quick run has under
 #       AddressSanitizer
 #    8  packages
-#    9  the commands of the pages; the site (.ci/run)
+#    9  the commands of docs/; the site (.ci/run)
 #   10  AddressSanitizer: the examples but for what is in 1
 #   11  AddressSanitizer: penstock::images, faults
 #   12  ThreadSanitizer: faults; with nvcc the tests of trace and images; CUDA 12.4 (.ci/run)
@@ -52,6 +52,7 @@ set(penstock_shares_plain
     "8 ^package\\."
     "18 ^doc_commands\\.readme$"
     "9 ^doc_commands\\.pages$"
+    "1 ^doc_commands\\.examples$"
     "19 ^doc_commands\\.resnet$"
     "5 ^configure\\.(after_setup_demo|pytorch_later|without_png)$"
     "9 ^scripts\\.docs$"

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_pages.py [--list] [--without PAGE... --] PROJECT WORK [PAGE...]: the commands of the pages work as they are printed
 
-Each page of PROJECT (README.md, docs/*.md ...; without names all of them) has a fresh clone of its own, below WORK. There its
-```sh blocks run, in their order, with an empty home directory. A command that fails, and a file that `git status` shows
-afterwards, are errors. --list runs nothing: it checks the marks, and prints what would be run and what is left out.
+Each page of PROJECT has a fresh clone of its own, below WORK. There its ```sh blocks run, in their order, with an empty home
+directory. A command that fails, and a file that `git status` shows afterwards, are errors. PAGE is a page or a folder with
+pages; without any, all pages run. --list runs nothing: it checks the marks, and prints what would be run and what is left out.
 
 What cannot run here is marked on the line before its block, with the reason, in an HTML comment, which readers do not see:
 
@@ -142,8 +142,8 @@ def main():
     sys.stdout.reconfigure(line_buffering=True)
 
     wrong = []
-    for page in words.pages or git(words.project, "ls-files", "*.md").split():
-        if page in words.without:
+    for page in git(words.project, "ls-files", *words.pages).split():
+        if not page.endswith(".md") or page.startswith(tuple(words.without)):
             continue
         commands = read_page(page, (words.project / page).read_text(), wrong)
         runs = [command for command in commands if not command.reason]
