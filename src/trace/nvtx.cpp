@@ -14,7 +14,8 @@
 // NVTX's headers define this variable as weak and null. This file sets its value (below), so it has
 // to declare the variable.
 #define NVTX_STATIC_INJECTION_IMPL
-extern "C" int (*InitializeInjectionNvtx2_fnptr)(  // NOLINT(readability-identifier-naming)
+extern "C" [[gnu::visibility("default")]] int (
+    *InitializeInjectionNvtx2_fnptr)(  // NOLINT(readability-identifier-naming)
     const void* (*)(std::uint32_t));
 #include <nvtx3/nvToolsExtCudaRt.h>
 
@@ -420,7 +421,8 @@ NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = &initialise;
 [[maybe_unused]] static const bool is_set = (InitializeInjectionNvtx2_fnptr = &initialise, true);
 #endif
 /// This is for an injected library.
-int InitializeInjectionNvtx2(  // NOLINT(readability-identifier-naming)
+[[gnu::visibility("default")]] int
+InitializeInjectionNvtx2(  // NOLINT(readability-identifier-naming)
     NvtxGetExportTableFunc_t get_export_table) {
   return initialise(get_export_table);
 }

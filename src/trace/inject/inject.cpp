@@ -176,12 +176,13 @@ void start() {
 extern "C" {
 
 /// The emulated CUDA runtime calls this before InitializeInjection.
-void penstock_attach_emulated_runtime(const penstock::trace::detail::EmulatedRuntime* runtime) {
+[[gnu::visibility("default")]] void penstock_attach_emulated_runtime(
+    const penstock::trace::detail::EmulatedRuntime* runtime) {
   penstock::trace::detail::attach_emulated_runtime(runtime);
 }
 
 /// Returns 1 for success, even if nothing can be recorded, because the program should run anyway.
-int InitializeInjection() {  // NOLINT(readability-identifier-naming)
+[[gnu::visibility("default")]] int InitializeInjection() {  // NOLINT(readability-identifier-naming)
   using namespace penstock::trace::inject;
   static std::atomic<bool> begun{false};
   if (setting(kDirectory) != nullptr && !begun.exchange(true)) start();
