@@ -6,7 +6,7 @@
 import pathlib
 import sys
 
-LINE = "SPDX-License-Identifier: Apache-2.0"
+LINE = "SPDX-License-Identifier" + ": Apache-2.0"
 FOLDERS = [".ci", "benchmarks", "cmake", "docs", "examples", "include", "scripts", "src", "tests"]
 SUFFIXES = {".c", ".cmake", ".cpp", ".css", ".cu", ".cuh", ".def", ".hpp", ".html", ".in", ".js", ".map", ".py", ".sbatch",
             ".sh", ".yaml", ".yml"}  # fmt: skip

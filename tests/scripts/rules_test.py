@@ -9,7 +9,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]).resolve() / "doc_site"))
 import rules  # noqa: E402
 
-LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+LICENCE = "// SPDX-License-Identifier" + ": Apache-2.0\n"
 FILES = {
     "src/emulation/functions.def": LICENCE + "//\n//   blocking   may block\n\nFUNCTION(cudaWait, blocking | unsafe)\n"
                                              "FUNCTION(cudaAsk, 0)\n",
