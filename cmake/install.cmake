@@ -1,46 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the headers, the libraries, the programs, and the package that find_package(penstock) finds. The installed tree can
-# be moved: neither the package nor the file names in messages contain a path of the machine that built it
-# (-fmacro-prefix-map in CMakeLists.txt). Debug information does contain such paths.
+# Installs the headers, the libraries, the programs, and the package that find_package(penstock) finds; the build folder is such
+# a package, too (penstock_DIR). There are two components of CMake: `dev` for those who compile with penstock, `tools` for
+# those who run its programs. The installed tree can be moved: neither the package nor the file names in messages contain a
+# path of the machine that built it (-fmacro-prefix-map in CMakeLists.txt). Debug information does contain such paths.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)
 
-install(DIRECTORY include/penstock src/emulation/include/penstock
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS penstock_headers EXPORT penstock-targets)
-install(EXPORT penstock-targets NAMESPACE penstock:: DESTINATION ${package_dir})
-if(PENSTOCK_WITH_EMULATION)
-  install(TARGETS penstock_emulated EXPORT penstock-emulated-targets)
-  install(EXPORT penstock-emulated-targets NAMESPACE penstock:: DESTINATION ${package_dir})
+# install_part(<name of the targets' file> <folder of its headers> <library>...): those of the libraries that exist.
+function(install_part file headers)
+  set(libraries)
+  foreach(library IN LISTS ARGN)
+    if(TARGET ${library})
+      list(APPEND libraries ${library})
+    endif()
+  endforeach()
+  if(NOT libraries)
+    return()
+  endif()
+  install(TARGETS ${libraries} EXPORT ${file} COMPONENT dev)
+  install(EXPORT ${file} NAMESPACE penstock:: DESTINATION ${package_dir} COMPONENT dev)
+  export(EXPORT ${file} NAMESPACE penstock:: FILE ${PROJECT_BINARY_DIR}/${file}.cmake)
+  if(headers)
+    install(DIRECTORY ${headers}/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+  endif()
+endfunction()
+install_part(penstock-targets include penstock_headers)
+install_part(penstock-emulated-targets src/emulation/include penstock_emulated)
+install_part(penstock-trace-targets src/trace/include penstock_trace)
+install_part(penstock-images-targets src/images/include penstock_images)
+install_part(penstock-remote-targets src/remote/include penstock_remote)
+install_part(penstock-cuda-targets "" penstock_penstock penstock_header_only)
+
+foreach(program IN ITEMS penstock-trace penstock-pack)
+  if(TARGET ${program})
+    install(TARGETS ${program} COMPONENT tools)
+  endif()
+endforeach()
+if(TARGET penstock_trace_inject)
+  install(TARGETS penstock_trace_inject LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/penstock COMPONENT tools)
 endif()
-if(TARGET penstock_trace)
-  install(DIRECTORY src/trace/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(TARGETS penstock_trace EXPORT penstock-trace-targets)
-  install(EXPORT penstock-trace-targets NAMESPACE penstock:: DESTINATION ${package_dir})
-  install(TARGETS penstock_trace_inject LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-endif()
-if(TARGET penstock-trace)
-  install(TARGETS penstock-trace)
-endif()
-if(TARGET penstock_images)
-  install(DIRECTORY src/images/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(TARGETS penstock_images EXPORT penstock-images-targets)
-  install(EXPORT penstock-images-targets NAMESPACE penstock:: DESTINATION ${package_dir})
-endif()
-if(TARGET penstock_remote)
-  install(DIRECTORY src/remote/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(TARGETS penstock_remote EXPORT penstock-remote-targets)
-  install(EXPORT penstock-remote-targets NAMESPACE penstock:: DESTINATION ${package_dir})
-endif()
-if(TARGET penstock-pack)
-  install(TARGETS penstock-pack)
-endif()
-if(PENSTOCK_WITH_CUDA)
-  install(TARGETS penstock_penstock penstock_header_only EXPORT penstock-cuda-targets)
-  install(EXPORT penstock-cuda-targets NAMESPACE penstock:: DESTINATION ${package_dir})
-endif()
+foreach(component IN ITEMS dev tools)
+  install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/penstock COMPONENT ${component})
+endforeach()
 
 # The emulated runtime replaces the library of one major version of CUDA, and the libraries may call functions that are new
 # in the minor version. So the package accepts headers from the version of this build up to the next major version.
@@ -51,6 +54,20 @@ configure_package_config_file(cmake/penstock-config.cmake.in ${PROJECT_BINARY_DI
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/penstock-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/penstock-config.cmake
-              ${PROJECT_BINARY_DIR}/penstock-config-version.cmake
-              cmake/FindPenstockCudaHeaders.cmake DESTINATION ${package_dir})
+configure_file(cmake/FindPenstockCudaHeaders.cmake FindPenstockCudaHeaders.cmake COPYONLY)
+foreach(name IN ITEMS penstock-config penstock-config-version FindPenstockCudaHeaders)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.cmake DESTINATION ${package_dir} COMPONENT dev)
+endforeach()
+
+# For builds without CMake: `pkg-config --cflags --libs penstock`, or penstock-emulated.
+function(install_pc name library description libraries)
+  if(TARGET ${library})
+    file(RELATIVE_PATH prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+    configure_file(cmake/penstock.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+  endif()
+endfunction()
+install_pc(penstock penstock_penstock "${PROJECT_DESCRIPTION}"
+           "-lpenstock -Wl,--undefined=penstock_runtime_of_cuda -L\${cuda}/lib64 -lcudart")
+install_pc(penstock-emulated penstock_emulated "${PROJECT_DESCRIPTION}, over a CUDA runtime on CPU threads"
+           "-lpenstock_emulated -Wl,--undefined=penstock_runtime_emulated")
