@@ -66,7 +66,9 @@ class Campaign:
     def check_without_mutant(self):
         """Runs every test without a mutant in every configuration of the plain build. Each must pass. Notes how long it takes and which
         mutants it reaches. Under ThreadSanitizer a test reaches the same ones, and has to pass before it may kill."""
-        left_out = {build: self.programs.left_to_shares(build) if self.daily else () for build in programs.PRESETS}
+        # CI runs each program every day under one preset, which need not be the plain one. Without a sanitizer a test takes the
+        # least time, and what fails there fails under the sanitizer too.
+        left_out = {"plain": (), "tsan": self.programs.left_to_shares("tsan") if self.daily else ()}
         cases = {(build, program): list(self.programs.test_cases(program, build))
                  for build in programs.PRESETS for program in self.programs.emulated}  # fmt: skip
         self._run_all([programs.Test(program, name, "plain", "weak memory", file) for program in programs.WEAK_MEMORY

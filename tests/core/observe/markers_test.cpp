@@ -250,7 +250,7 @@ TEST_CASE("ScopedRange shows a registered name and a number in penstock's domain
 
 TEST_CASE("ScopedRange nests, and registers a name once", "[markers]") {
   if (profiled()) return;
-  { const ScopedRange first_use(Augment{}, 0); }
+  { const ScopedRange first_use(Augment{}, 0), first_fill(markers::fill, 0); }
   Recording recording;
   const std::uint64_t before = test::allocations_of_this_thread();
   {
