@@ -20,6 +20,8 @@ LONG_SECONDS = 8
 LATE_SECONDS = 2
 # Under ThreadSanitizer a test takes about so many times as long. The status of one that has not run there.
 TSAN_FACTOR, UNKNOWN = 6, "unknown"
+# The likeliest so many test cases run alone, and the others together while they take no longer than this.
+ALONE, TOGETHER_SECONDS = 8, 4
 # Kinds that show on x86 by luck, if at all, but for ThreadSanitizer and the machine with weak memory.
 _NEVER_PLAIN = {"memory order", "lock"}
 
@@ -115,7 +117,7 @@ class Campaign:
             pool.shutdown(cancel_futures=True)
 
     def _run_without_mutant(self, test):
-        outcome = self.programs.run(test, 0, self.longest or 300, hits=True)
+        outcome = self.programs.run([test], 0, self.longest or 300, hits=True)
         if self.longest and outcome.seconds >= self.longest:
             return
         if outcome.status != "passed":
@@ -155,22 +157,15 @@ class Campaign:
         tests = {(test.name, test.configuration): test for test in sorted(tests, key=self._last_programs_first)}
         tests = list(tests.values())
         while tests:
-            test = min(tests, key=lambda t: self._rank(mutant, t))
-            tests.remove(test)
-            usual = self.outcomes[test].seconds
-            limit = max(programs.LEAST_LIMIT, programs.LIMIT_FACTOR * usual)
-            left = limit if self.deadline is None else self.deadline - time.monotonic()
-            if left < usual:
+            together = self._together(mutant, tests, verdict)
+            outcome = self._try(mutant, together, verdict)
+            if outcome is not None and outcome.status != "passed" and len(together) > 1:
+                # Each by itself, to name the test case that fails, and under its own limit of time.
+                together, outcome = self._first_that_fails(mutant, together, verdict)
+            if outcome is None:
                 return None
-            outcome = self.programs.run(test, mutant.number, min(limit, left))
-            if outcome.status == "hang" and left < limit and outcome.seconds >= left:
-                return None
-            verdict.runs += 1
-            verdict.seconds += outcome.seconds
-            if outcome.status not in ("passed", "hang") and outcome.seconds > usual + LATE_SECONDS:
-                # A wait that was too short on a busy machine looks like this too.
-                outcome = self.programs.run(test, mutant.number, limit)
             if outcome.status != "passed":
+                (test,) = together
                 if self.outcomes[test].status == UNKNOWN:
                     self._run_without_mutant(test)
                 verdict.killed_by, verdict.configuration, verdict.how = test.name, test.configuration, outcome.status
@@ -184,6 +179,46 @@ class Campaign:
         if groups:
             self.say(f"lived through {_STEPS[step]}: {mutant.number}  {mutant.key}")
         return None
+
+    def _together(self, mutant, tests, verdict):
+        """Takes the test cases out of `tests` that run next: the likeliest ones each in a process of its own, and then those of one
+        program and configuration together, since starting a process takes longer than most of them."""
+        first = min(tests, key=lambda t: self._rank(mutant, t))
+        together, seconds = [first], self.outcomes[first].seconds
+        if verdict.runs >= ALONE and first.program != programs.WAITS:
+            for test in tests:
+                like = test.program == first.program and test.configuration == first.configuration and test != first
+                if like and seconds + self.outcomes[test].seconds <= TOGETHER_SECONDS:
+                    together.append(test)
+                    seconds += self.outcomes[test].seconds
+        for test in together:
+            tests.remove(test)
+        return together
+
+    def _try(self, mutant, tests, verdict):
+        """Runs the test cases in one process. Returns None if the time limit came first."""
+        usual = sum(self.outcomes[test].seconds for test in tests)
+        limit = max(programs.LEAST_LIMIT, programs.LIMIT_FACTOR * usual)
+        left = limit if self.deadline is None else self.deadline - time.monotonic()
+        if left < usual:
+            return None
+        outcome = self.programs.run(tests, mutant.number, min(limit, left))
+        if outcome.status == "hang" and left < limit and outcome.seconds >= left:
+            return None
+        verdict.runs += len(tests)
+        verdict.seconds += outcome.seconds
+        if len(tests) == 1 and outcome.status not in ("passed", "hang") and outcome.seconds > usual + LATE_SECONDS:
+            # A wait that was too short on a busy machine looks like this too.
+            outcome = self.programs.run(tests, mutant.number, limit)
+        return outcome
+
+    def _first_that_fails(self, mutant, tests, verdict):
+        """Returns the first test case that fails by itself, as a list, and its outcome. If none does, the outcome is the last one's."""
+        for test in tests:
+            outcome = self._try(mutant, [test], verdict)
+            if outcome is None or outcome.status != "passed":
+                break
+        return [test], outcome
 
     def _step(self, test):
         """Returns the index in _STEPS of the step in which a test case runs."""

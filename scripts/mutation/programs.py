@@ -190,8 +190,9 @@ class Programs:
                   for test in json.loads(listed.stdout)["tests"]}  # fmt: skip
         return {re.sub(r"\.\d+\.", ".", name) for name, values in labels.items() if any("full" in value for value in values)}
 
-    def run(self, test, mutant, limit, hits=False):
-        """Runs one test case with a mutant; 0 is none."""
+    def run(self, tests, mutant, limit, hits=False):
+        """Runs test cases of one program and configuration, in one process, with a mutant; 0 is none."""
+        test = tests[0]
         preset = PRESETS[test.build]
         with tempfile.TemporaryDirectory() as scratch:
             output, passed_by = pathlib.Path(scratch, "output"), pathlib.Path(scratch, "hits")
@@ -203,10 +204,10 @@ class Programs:
                 own["TSAN_OPTIONS"] += " symbolize=0 exitcode=66"
             if hits:
                 own.update(PENSTOCK_MUTANT="-1", PENSTOCK_MUTANT_HITS=str(passed_by))
-            name = re.sub(r'([\\,\["*])', r"\\\1", test.name)
+            names = ",".join(re.sub(r'([\\,\["*])', r"\\\1", each.name) for each in tests)
             command = [self.path(test.program, test.build)]
             if test.program != WAITS:
-                command += ["-a", "-w", "NoTests", name]
+                command += ["-a", "-w", "NoTests", names]
             begin = time.monotonic()
             with output.open("wb") as file:
                 process = subprocess.Popen(command, env={**self.environment, **own}, cwd=scratch, stdout=file,
