@@ -3,6 +3,8 @@
 // A batch of records out of the page cache, by RecordFile, by MappedRecords, and by nothing but
 // pread or mmap: records of 3073 bytes as CIFAR-10 has them, and a table's rows of 16 bytes. In a
 // random order, in one that keeps blocks together (SamplerOptions::block), and in that of the file.
+// And a shuffled epoch of rows by a pipeline of two workers, beside two threads with a mapping and
+// a list of rows that was shuffled before.
 
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
@@ -17,11 +19,14 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <penstock/batch_producer.hpp>
 #include <penstock/mapped_records.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
+#include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -190,6 +195,62 @@ BENCHMARK(read_batch<ReadMany>)->Apply(sizes_and_orders);
 BENCHMARK(read_batch<BareMapping>)->Apply(sizes_and_orders);
 BENCHMARK(read_batch<MappedSubscript>)->Apply(sizes_and_orders);
 BENCHMARK(read_batch<MappedMany>)->Apply(sizes_and_orders);
+
+// ---- A pipeline of rows -------------------------------------------------------------------------
+
+using Row = std::array<std::int32_t, 4>;
+struct Rows {
+  Tensor<Row, 1> rows;
+};
+
+void rows_by_two_workers(benchmark::State& state) {
+  const Table table(sizeof(Row));
+  const MappedRecords records{RecordFile({data_file()}, sizeof(Row))};
+  const auto layout = Layout<Rows>{static_cast<std::int64_t>(kBatch)}.field(&Rows::rows, {});
+  const Sampler sampler({.samples = table.records(),
+                         .batch_size = static_cast<std::int64_t>(kBatch),
+                         .shuffle = true,
+                         .drop_last = true});
+  const auto source = [&records](const Ticket& ticket, Rows& batch) {
+    records.read_many(ticket.samples, std::as_writable_bytes(std::span(batch.rows.data_handle(),
+                                                                       ticket.samples.size())));
+  };
+  PinnedPool pool;
+  for (auto _ : state) {
+    BatchProducer<Rows> producer{layout, sampler, source, pool, {.workers = 2, .depth = 16}};
+    while (const auto batch = producer.next())
+      benchmark::DoNotOptimize((*batch)->rows.data_handle()->front());
+  }
+  state.SetItemsProcessed(state.iterations() *
+                          static_cast<std::int64_t>(sampler.batches() * kBatch));
+}
+
+void rows_by_two_threads_by_hand(benchmark::State& state) {
+  const Table table(sizeof(Row));
+  const BareMapping mapping(table);
+  std::vector<std::uint64_t> order(table.records() / (2 * kBatch) * (2 * kBatch));
+  std::iota(order.begin(), order.end(), std::uint64_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(1));
+  const auto read_half = [&](std::size_t half) {
+    std::vector<Row> batch(kBatch);
+    const std::size_t rows = order.size() / 2;
+    for (std::size_t begin = half * rows; begin < (half + 1) * rows; begin += kBatch) {
+      for (std::size_t i = 0; i < kBatch; ++i)
+        std::memcpy(&batch[i], mapping.data + order[begin + i] * sizeof(Row), sizeof(Row));
+      benchmark::DoNotOptimize(batch.data());
+      benchmark::ClobberMemory();
+    }
+  };
+  for (auto _ : state) {
+    std::thread other(read_half, std::size_t{1});
+    read_half(0);
+    other.join();
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(order.size()));
+}
+
+BENCHMARK(rows_by_two_workers)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(rows_by_two_threads_by_hand)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

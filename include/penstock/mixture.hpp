@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/inline.hpp>
+#include <penstock/detail/order/divisor.hpp>
+#include <penstock/detail/order/feistel_shape.hpp>
 #include <penstock/sampler.hpp>
 #include <penstock/state.hpp>
 #include <vector>
@@ -112,6 +114,8 @@ class Mixture {
     std::uint64_t key = 0;         // of its orders
     std::uint64_t per_period = 0;  // samples
     std::uint64_t first = 0;       // number of its first sample among all
+    detail::FeistelShape shape;    // of the permutations of its samples
+    detail::Divisor by_size;       // divides by data.samples
   };
   /// What is at one position of each period.
   struct Turn {
@@ -124,10 +128,12 @@ class Mixture {
   void fill_period();
   // The samples of a batch
   void put(std::uint64_t position, std::uint64_t* out, std::size_t count) const;
+  void put_blocks(std::uint64_t position, std::uint64_t* out, std::size_t count) const;
   void put_run(const Set& set, std::uint64_t number, std::uint64_t* out, std::size_t count) const;
 
   std::vector<Set> sets_;
   std::vector<std::uint64_t> ends_;  // numbers behind the last samples of the sets
+  bool in_blocks_ = false;           // a set has blocks and a window
   std::vector<Turn> period_;
   Sampler positions_;  // of an epoch, in their order
   State start_;

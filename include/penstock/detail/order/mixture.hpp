@@ -9,7 +9,10 @@
 #include <numeric>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/order/block_order.hpp>
+#include <penstock/detail/order/divisor.hpp>
+#include <penstock/detail/order/feistel.hpp>
 #include <penstock/detail/order/permutation.hpp>
+#include <penstock/detail/order/permutation_lanes.hpp>
 #include <penstock/mixture.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/sampler.hpp>
@@ -95,7 +98,9 @@ PENSTOCK_INLINE void Mixture::take(const std::vector<MixedDataSet>& data_sets,
     }
     const std::uint64_t key =
         detail::mix64(detail::mix64(seed() + set * detail::golden_ratio) + data.seed);
-    sets_.push_back({data, key, 0, end});
+    sets_.push_back(
+        {data, key, 0, end, detail::feistel_shape(data.samples), detail::Divisor(data.samples)});
+    in_blocks_ = in_blocks_ || data.window != 0;
     ends_.push_back(end += data.samples);
   }
   share_period(data_sets);
@@ -204,13 +209,48 @@ PENSTOCK_INLINE void Mixture::samples(std::uint64_t epoch, std::uint64_t batch,
   }
 }
 
-/// Writes the samples at successive positions. They are taken in groups, of which each has the
-/// samples of one data set in that data set's order.
+/// Writes the samples at successive positions.
 PENSTOCK_INLINE void Mixture::put(std::uint64_t position, std::uint64_t* out,
                                   std::size_t count) const {
+  detail::PermutationLanes lanes;
+  std::array<std::uint64_t*, detail::PermutationLanes::most> samples;  // of the lanes
+  std::size_t used = 0;
+  const auto apply = [&] {
+    const std::uint64_t* image = lanes.apply().data();
+    for (std::size_t lane = 0; lane < used; ++lane) *samples[lane] += *image++;
+    used = 0;
+  };
+  std::uint64_t turn = position % period_.size(), round = position / period_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Turn at = period_[static_cast<std::size_t>(turn)];
+    const Set& set = sets_[at.set];
+    const std::uint64_t number = round * set.per_period + at.number;
+    if (++turn == period_.size()) turn = 0, ++round;
+    if (set.data.window != 0) {
+      out[i] = number;  // put_blocks() goes on.
+      continue;
+    }
+    const auto [pass, place] = set.by_size.divide(number);
+    if (!set.data.shuffle) {
+      out[i] = set.first + place;
+      continue;
+    }
+    out[i] = set.first;
+    samples[used++] = out + i;
+    lanes.add(set.shape, set.key + pass, place);
+    if (lanes.full()) apply();
+  }
+  apply();
+  if (in_blocks_) put_blocks(position, out, count);
+}
+
+/// Replaces the numbers of samples of sets in blocks by these samples. They are taken in groups, of
+/// which each has samples of one set in its order, because a BlockOrder is costly to make.
+PENSTOCK_INLINE void Mixture::put_blocks(std::uint64_t position, std::uint64_t* out,
+                                         std::size_t count) const {
   constexpr std::size_t kMost = 512, kHeads = 1024;
   constexpr std::uint16_t kNone = 0xffff;
-  std::array<std::uint64_t, kMost> numbers, run;
+  std::array<std::uint64_t, kMost> run;
   std::array<std::uint32_t, kMost> set_of;
   std::array<std::uint16_t, kMost> next, firsts;
   std::array<std::uint16_t, kHeads> last;
@@ -218,14 +258,14 @@ PENSTOCK_INLINE void Mixture::put(std::uint64_t position, std::uint64_t* out,
     const std::size_t some = std::min(count, kMost);
     last.fill(kNone);
     std::size_t groups = 0;
-    std::uint64_t turn = position % period_.size(), round = position / period_.size();
+    std::uint64_t turn = position % period_.size();
     for (std::size_t i = 0; i < some; ++i) {
-      const Turn at = period_[static_cast<std::size_t>(turn)];
-      set_of[i] = at.set;
-      numbers[i] = round * sets_[at.set].per_period + at.number;
-      if (++turn == period_.size()) turn = 0, ++round;
-      std::size_t head = at.set * std::size_t{0x9e3779b1} % kHeads;
-      while (last[head] != kNone && set_of[last[head]] != at.set) head = (head + 1) % kHeads;
+      const std::uint32_t set = period_[static_cast<std::size_t>(turn)].set;
+      if (++turn == period_.size()) turn = 0;
+      if (sets_[set].data.window == 0) continue;
+      set_of[i] = set;
+      std::size_t head = set * std::size_t{0x9e3779b1} % kHeads;
+      while (last[head] != kNone && set_of[last[head]] != set) head = (head + 1) % kHeads;
       next[i] = kNone;
       if (last[head] == kNone)
         firsts[groups++] = static_cast<std::uint16_t>(i);
@@ -237,7 +277,7 @@ PENSTOCK_INLINE void Mixture::put(std::uint64_t position, std::uint64_t* out,
       const Set& set = sets_[set_of[firsts[group]]];
       std::size_t size = 0;
       for (std::size_t i = firsts[group]; i != kNone; i = next[i]) ++size;
-      put_run(set, numbers[firsts[group]], run.data(), size);
+      put_run(set, out[firsts[group]], run.data(), size);
       const std::uint64_t* value = run.data();
       for (std::size_t i = firsts[group]; i != kNone; i = next[i]) out[i] = set.first + *value++;
     }
@@ -247,23 +287,17 @@ PENSTOCK_INLINE void Mixture::put(std::uint64_t position, std::uint64_t* out,
   }
 }
 
-/// Writes which samples of the data set come as the `number`-th of it and after that.
+/// Writes which samples of a data set in blocks come as the `number`-th of it and after that.
 PENSTOCK_INLINE void Mixture::put_run(const Set& set, std::uint64_t number, std::uint64_t* out,
                                       std::size_t count) const {
   const SamplerOptions& data = set.data;
   while (count > 0) {
-    const std::uint64_t pass = number / data.samples, place = number % data.samples;
+    const auto [pass, place] = set.by_size.divide(number);
     const auto some =
         static_cast<std::size_t>(std::min<std::uint64_t>(count, data.samples - place));
-    const std::span<std::uint64_t> part(out, some);
-    const std::uint64_t key = detail::mix64(set.key + pass);
-    if (data.window != 0) {
-      detail::BlockOrder(data.samples, data.block, data.window, {0, data.samples}, key)
-          .put(place, part);
-    } else {
-      std::iota(part.begin(), part.end(), place);
-      if (data.shuffle) detail::Permutation(data.samples, key).apply(part);
-    }
+    detail::BlockOrder(data.samples, data.block, data.window, {0, data.samples},
+                       detail::mix64(set.key + pass))
+        .put(place, {out, some});
     number += some;
     out += some;
     count -= some;
