@@ -69,6 +69,7 @@ class Attempt {
   Buffer buffer;    ///< of a hedge, which may not write to the part's target
   Time hedge_at{};  ///< when another request is made; the epoch: never
   bool active = false;
+  std::uint64_t nvtx_range = 0;  ///< of RequestRanges
 
  private:
   /// What is wrong with an answer.
