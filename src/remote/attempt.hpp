@@ -37,6 +37,7 @@ struct Outcome {
 /// Is used again for other parts. All members are called by one thread.
 class Attempt {
  public:
+  /// `options` must outlive this.
   explicit Attempt(const Options& options);
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
@@ -84,6 +85,7 @@ class Attempt {
     too_long,     // more bytes than were asked for
   };
 
+  void make_handle();
   static std::size_t take_header(char* bytes, std::size_t size, std::size_t count,
                                  void* self) noexcept;
   static std::size_t take_bytes(char* bytes, std::size_t size, std::size_t count,
@@ -96,6 +98,7 @@ class Attempt {
   Outcome refusal();
   Outcome end_of_answer(CURLcode code);
 
+  const Options& options_;
   Easy easy_;
   std::array<char, CURL_ERROR_SIZE> error_{};
   HttpRequest request_;
