@@ -34,6 +34,14 @@ bool is_https(std::string_view url) {
   return url.starts_with("https:");
 }
 
+/// Before 8.1.1 a handle keeps a pointer to a header of its last answer, which is freed, and an
+/// answer whose head begins with a folded line makes libcurl write there (its pull request 11103).
+/// A handle for each request costs little beside the request.
+bool handles_are_for_one_request() {
+  static const unsigned version = ::curl_version_info(CURLVERSION_NOW)->version_num;
+  return version >= 0x075300 && version <= 0x080100;
+}
+
 /// Whether another attempt may succeed where libcurl has failed like this.
 bool may_pass(CURLcode code) {
   switch (code) {
@@ -79,7 +87,12 @@ bool repeats_secret(std::string_view message, const HttpRequest& request) {
 
 }  // namespace
 
-Attempt::Attempt(const Options& options) : easy_(::curl_easy_init()) {
+Attempt::Attempt(const Options& options) : options_(options) {
+  make_handle();
+}
+
+void Attempt::make_handle() {
+  easy_.reset(::curl_easy_init());
   if (!easy_) throw std::bad_alloc();
   set(easy_, CURLOPT_PRIVATE, this);
   set(easy_, CURLOPT_ERRORBUFFER, error_.data());
@@ -94,10 +107,10 @@ Attempt::Attempt(const Options& options) : easy_(::curl_easy_init()) {
   set(easy_, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   set(easy_, CURLOPT_TCP_KEEPALIVE, 1L);
   set(easy_, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
-  set(easy_, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
+  set(easy_, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
   set(easy_, CURLOPT_MAXREDIRS, kRedirects);
   set(easy_, CURLOPT_PATH_AS_IS, 1L);  // Dots between slashes may be parts of a key.
-  if (!options.ca_file.empty()) set(easy_, CURLOPT_CAINFO, options.ca_file.c_str());
+  if (!options_.ca_file.empty()) set(easy_, CURLOPT_CAINFO, options_.ca_file.c_str());
 #if CURL_AT_LEAST_VERSION(7, 85, 0)
   set(easy_, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
@@ -107,6 +120,7 @@ Attempt::Attempt(const Options& options) : easy_(::curl_easy_init()) {
 
 void Attempt::prepare(Part& part, std::size_t from, std::span<std::byte> into, bool new_connection,
                       Time now) {
+  if (handles_are_for_one_request()) make_handle();
   part_ = &part;
   from_ = from;
   into_ = into;

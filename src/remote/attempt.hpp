@@ -37,6 +37,7 @@ struct Outcome {
 /// Is used again for other parts. All members are called by one thread.
 class Attempt {
  public:
+  /// `options` must outlive this.
   explicit Attempt(const Options& options);
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
@@ -69,6 +70,7 @@ class Attempt {
   Buffer buffer;    ///< of a hedge, which may not write to the part's target
   Time hedge_at{};  ///< when another request is made; the epoch: never
   bool active = false;
+  std::uint64_t nvtx_range = 0;  ///< of RequestRanges
 
  private:
   /// What is wrong with an answer.
@@ -83,6 +85,7 @@ class Attempt {
     too_long,     // more bytes than were asked for
   };
 
+  void make_handle();
   static std::size_t take_header(char* bytes, std::size_t size, std::size_t count,
                                  void* self) noexcept;
   static std::size_t take_bytes(char* bytes, std::size_t size, std::size_t count,
@@ -95,6 +98,7 @@ class Attempt {
   Outcome refusal();
   Outcome end_of_answer(CURLcode code);
 
+  const Options& options_;
   Easy easy_;
   std::array<char, CURL_ERROR_SIZE> error_{};
   HttpRequest request_;

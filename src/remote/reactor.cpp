@@ -138,6 +138,7 @@ bool Reactor::send(Part& part, std::size_t from, bool is_hedge) noexcept {
     const CURLMcode code = ::curl_multi_add_handle(multi_.get(), attempt.easy());
     if (code != CURLM_OK) throw std::runtime_error(::curl_multi_strerror(code));
     attempt.active = true;
+    attempt.nvtx_range = ranges_.begin(part, from, into.size(), is_hedge);
     ++running_;
     (is_hedge ? part.hedge : part.primary) = &attempt;
     count(transfers_.counters.requests);
@@ -209,6 +210,7 @@ void Reactor::take_ended() noexcept {
 void Reactor::let_go(Attempt*& attempt, bool throttled) noexcept {
   if (attempt == nullptr) return;
   ::curl_multi_remove_handle(multi_.get(), attempt->easy());
+  ranges_.end(attempt->nvtx_range);
   count(transfers_.counters.bytes, attempt->received());
   transfers_.limit.end(Clock::now(), attempt->received(), throttled);
   attempt->active = false;

@@ -17,6 +17,7 @@
 #include "clock.hpp"
 #include "curl.hpp"
 #include "part.hpp"
+#include "request_ranges.hpp"
 
 namespace penstock::remote {
 
@@ -58,6 +59,7 @@ class Reactor {
 
   Transfers& transfers_;
   const std::size_t number_;
+  const RequestRanges ranges_{};
   Multi multi_;  // outlives the attempts' handles, which are not in it then
   std::vector<std::unique_ptr<Attempt>> attempts_;
   PartList active_;   // with an attempt

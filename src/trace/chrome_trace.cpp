@@ -98,7 +98,9 @@ class ChromeTrace {
         track.kind == Track::Kind::stream ? process_of(track.device) : timeline_.origin.process;
     // The number of a stream is not used, because viewers take 0 for the idle thread, and the
     // number of the process for the main thread.
-    std::uint64_t thread = track.kind == Track::Kind::stream ? kStreams + index : track.id;
+    std::uint64_t thread = track.id;
+    if (track.kind == Track::Kind::stream) thread = kStreams + index;
+    if (track.kind == Track::Kind::lane) thread = kLanes + index;
     if (number > 0) thread = kOverlapping + number * timeline_.tracks.size() + index;
     return {process, thread};
   }
@@ -287,7 +289,7 @@ class ChromeTrace {
 
   static constexpr std::uint64_t kStreams = 1000;
   /// These numbers are above the thread ids of Linux.
-  static constexpr std::uint64_t kOverlapping = 1 << 24;
+  static constexpr std::uint64_t kLanes = 1 << 23, kOverlapping = 1 << 24;
 
   const Timeline& timeline_;
   const detail::Activity activity_;

@@ -90,6 +90,10 @@ std::uint32_t EventSink::stream_track(int device, std::uint64_t id) {
   return state_->track(stream(device, id));
 }
 
+std::uint32_t EventSink::lane_track(std::uint64_t lane) {
+  return state_->track({Track::Kind::lane, -1, lane, {}});
+}
+
 void EventSink::name_thread(std::uint64_t id, std::string_view name) {
   const std::lock_guard lock(state_->mutex);
   state_->tables.name_track(thread(id), name);
@@ -191,8 +195,8 @@ class Directory {
   std::map<TrackKey, std::uint32_t> track_ids_;
 };
 
-/// Puts streams before threads, and removes the ones without events. With `keep_named`, tracks with
-/// a name stay.
+/// Puts streams before threads and these before lanes, and removes the ones without events. With
+/// `keep_named`, tracks with a name stay.
 void order_tracks(Timeline& timeline, bool keep_named) {
   std::vector<bool> used(timeline.tracks.size());
   for (std::size_t i = 0; i < used.size(); ++i)
@@ -231,7 +235,8 @@ bool cut_to(Event& event, Time begin, Time end) {
 /// Whether the event is, or will be, among the open ranges, or began after they were examined.
 bool is_later(const Event& event, const Track& track, const RangesUnderWay& open) {
   if (event.kind != Kind::range) return false;
-  const auto found = open.moments.find(track.id);
+  const auto found =
+      track.kind == Track::Kind::thread ? open.moments.find(track.id) : open.moments.end();
   return event.end > (found == open.moments.end() ? open.moment : found->second);
 }
 

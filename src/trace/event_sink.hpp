@@ -44,9 +44,11 @@ class EventSink {
   /// Any thread may call it. A new text is copied; the result is 0 for a new text when the limit is
   /// reached.
   std::uint32_t name(std::string_view text);
-  /// Returns the track of a thread by its system id, or of a stream by its device and number.
+  /// Returns the track of a thread by its system id, of a stream by its device and number, or of a
+  /// lane by its number.
   std::uint32_t thread_track(std::uint64_t id);
   std::uint32_t stream_track(int device, std::uint64_t id);
+  std::uint32_t lane_track(std::uint64_t lane);
   void name_thread(std::uint64_t id, std::string_view name);
   void name_stream(int device, std::uint64_t id, std::string_view name);
 
@@ -59,7 +61,7 @@ class EventSink {
   /// Counts events that a backend itself had to drop.
   void drop(std::uint64_t events);
 
-  /// Returns all events so far in order: streams before threads. Tracks without events are left
+  /// Returns all events so far in order: streams, threads, lanes. Tracks without events are left
   /// out; with `last`, the named ones among them stay. Events outside of [begin, end] are cut to it
   /// or left out. With `last`, the timeline may begin later than requested, if events were
   /// discarded for their age or for lack of room (complete_since). The sink is empty afterwards.

@@ -24,8 +24,7 @@ class Joiner {
     name("");
     joined_.tracks.resize(parts_.size());
     for (std::size_t i = 0; i < parts_.size(); ++i) joined_.shifts.push_back(shift(parts_[i]));
-    // Streams come before threads.
-    for (const Track::Kind kind : {Track::Kind::stream, Track::Kind::thread})
+    for (const Track::Kind kind : {Track::Kind::stream, Track::Kind::thread, Track::Kind::lane})
       for (std::size_t i = 0; i < parts_.size(); ++i) add_tracks(i, kind);
     joined_.timeline.begin = parts_[0].begin;
     joined_.timeline.end = parts_[0].end;

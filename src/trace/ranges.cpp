@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,10 +37,27 @@ struct ThreadRanges {
   KeptNumber track;
 };
 
+/// Lanes of ranges that overlap: each has one open range at a time.
+class Lanes {
+ public:
+  std::size_t take() {
+    const auto free = std::find(taken_.begin(), taken_.end(), false);
+    const auto lane = static_cast<std::size_t>(free - taken_.begin());
+    if (free == taken_.end()) taken_.push_back(true);
+    taken_[lane] = true;
+    return lane;
+  }
+  void give_back(std::size_t lane) { taken_[lane] = false; }
+
+ private:
+  std::vector<bool> taken_;
+};
+
 /// A range of start_range, which any thread may end.
 struct StartedRange {
   OpenRange range;
   std::uint64_t thread;
+  std::optional<std::size_t> lane;  ///< where it is shown; none: on the thread
 };
 
 struct Ranges {
@@ -48,6 +66,7 @@ struct Ranges {
   std::vector<ThreadRanges*> threads;
   std::map<std::uint64_t, StartedRange> started;  // in the order of their begins
   std::uint64_t last_started = 0;
+  Lanes lanes;
 };
 
 /// A forked child has only this thread. The locks of other threads would stay locked there, and the
@@ -88,13 +107,23 @@ std::uint32_t track_of(ThreadRanges& thread, const Window& window) {
   return thread.track.get(*window.sink, [&] { return window.sink->thread_track(thread.thread); });
 }
 
+std::uint32_t track_of(const StartedRange& started, EventSink& sink) {
+  return started.lane ? sink.lane_track(*started.lane) : sink.thread_track(started.thread);
+}
+
 /// The oldest ranges are discarded, so that a program that never ends its ranges does not fill the
 /// memory.
-template <class Open>
-void forget_oldest(Open& open) {
-  constexpr std::size_t kMost = 1 << 14;
-  if (open.size() < kMost) return;
-  open.erase(open.begin(), std::next(open.begin(), kMost / 2));
+constexpr std::size_t kMostOpen = 1 << 14;
+void forget_oldest(std::vector<OpenRange>& open) {
+  if (open.size() >= kMostOpen) open.erase(open.begin(), open.begin() + kMostOpen / 2);
+}
+void forget_oldest(Ranges& all) {
+  if (all.started.size() < kMostOpen) return;
+  for (std::size_t i = 0; i < kMostOpen / 2; ++i) {
+    const auto oldest = all.started.begin();
+    if (oldest->second.lane) all.lanes.give_back(*oldest->second.lane);
+    all.started.erase(oldest);
+  }
 }
 
 /// Removes the thread's ranges from the registry when the thread ends. Its open ranges end with it.
@@ -146,8 +175,7 @@ void watch_forks_for_ranges() {
 std::atomic<void (*)()> at_stalls{nullptr};
 
 bool is_stall(const OpenRange& range) {
-  return range.registered != nullptr && range.registered->is_stall() &&
-         range.domain->text() == "penstock";
+  return range.registered != nullptr && range.registered->is_stall() && range.domain->is_penstock();
 }
 
 void tell_of_stall() {
@@ -191,22 +219,28 @@ int pop_range(Text& domain) {
 }
 
 std::uint64_t start_range(OpenRange range) {
-  range.begin = ranges().window.time();
-  const std::lock_guard lock(ranges().mutex);
-  forget_oldest(ranges().started);
-  const std::uint64_t id = ++ranges().last_started;
-  ranges().started.emplace(id, StartedRange{std::move(range), this_thread_id()});
+  Ranges& all = ranges();
+  const std::lock_guard lock(all.mutex);
+  range.begin = all.window.time();  // The lane's last range has ended.
+  forget_oldest(all);
+  StartedRange started{std::move(range), this_thread_id(), {}};
+  if (started.range.domain->is_penstock()) started.lane = all.lanes.take();
+  const std::uint64_t id = ++all.last_started;
+  all.started.emplace(id, std::move(started));
   return id;
 }
 
 void end_range(std::uint64_t id) {
-  const Window& window = ranges().window;
-  const std::lock_guard lock(ranges().mutex);
-  const auto found = ranges().started.find(id);
-  if (found == ranges().started.end()) return;
+  Ranges& all = ranges();
+  const Window& window = all.window;
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.started.find(id);
+  if (found == all.started.end()) return;
+  const StartedRange& started = found->second;
   if (const Time time = window.time(); time != 0)
-    add(window, found->second.range, window.sink->thread_track(found->second.thread), time);
-  ranges().started.erase(found);
+    add(window, started.range, track_of(started, *window.sink), time);
+  if (started.lane) all.lanes.give_back(*started.lane);
+  all.started.erase(found);
 }
 
 void start_ranges(EventSink& sink, Time begin) {
@@ -228,7 +262,7 @@ void stop_ranges(Time end) {
       add(all.window, range, track_of(*thread, all.window), end);
   }
   for (const auto& [id, started] : all.started)
-    add(all.window, started.range, all.window.sink->thread_track(started.thread), end);
+    add(all.window, started.range, track_of(started, *all.window.sink), end);
 }
 
 RangesUnderWay open_ranges() {
@@ -250,7 +284,7 @@ RangesUnderWay open_ranges() {
   open.moment = now();
   for (const auto& [id, started] : all.started)
     open.events.push_back(
-        event_of(window, started.range, window.sink->thread_track(started.thread), open.moment));
+        event_of(window, started.range, track_of(started, *window.sink), open.moment));
   return open;
 }
 

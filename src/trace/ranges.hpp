@@ -19,7 +19,8 @@ namespace penstock::trace::detail {
 /// A text and its number in the sink of one recording.
 class Text {
  public:
-  explicit Text(std::string text) : text_(std::move(text)), is_stall_(text_ == "stall") {}
+  explicit Text(std::string text)
+      : text_(std::move(text)), is_stall_(text_ == "stall"), is_penstock_(text_ == "penstock") {}
 
   std::uint32_t id(EventSink& sink) {
     return number_.get(sink, [&] { return sink.name(text_); });
@@ -27,10 +28,12 @@ class Text {
   const std::string& text() const { return text_; }
   /// Whether this is penstock::markers::stall; it requires the domain of penstock.
   bool is_stall() const { return is_stall_; }
+  /// Whether this is the name of penstock's domain.
+  bool is_penstock() const { return is_penstock_; }
 
  private:
   const std::string text_;
-  const bool is_stall_;
+  const bool is_stall_, is_penstock_;
   KeptNumber number_;
 };
 
@@ -50,7 +53,8 @@ int push_range(OpenRange range);
 /// Ends the innermost range of the domain. Returns a negative number if there is none.
 int pop_range(Text& domain);
 
-/// Starts a range that any thread may end. It is shown on the thread that began it.
+/// Starts a range that any thread may end. It is shown on the thread that began it, or, if it is
+/// of penstock's domain, in the first lane without an open range.
 std::uint64_t start_range(OpenRange range);
 void end_range(std::uint64_t id);
 

@@ -214,7 +214,7 @@ Origin read_origin(Reader& in) {
 Track read_track(Reader& in) {
   Track track;
   const auto kind = in.number<std::uint64_t>();
-  in.require(kind <= 1, "a track is neither a stream nor a thread");
+  in.require(kind <= 2, "a track of an unknown kind");
   track.kind = static_cast<Track::Kind>(kind);
   track.device = static_cast<int>(in.number<std::int64_t>());
   track.id = in.number<std::uint64_t>();
@@ -272,10 +272,10 @@ void check(const Reader& in, const Timeline& timeline) {
   in.require(timeline.begin <= timeline.end, "its end is before its begin");
   auto kind = Track::Kind::stream;
   for (const Track& track : timeline.tracks) {
-    in.require(kind <= track.kind, "a stream after a thread");
+    in.require(kind <= track.kind, "tracks out of order");
     kind = track.kind;
     // Views have a row for each device up to the last one.
-    in.require(kind == Track::Kind::thread || (track.device >= 0 && track.device < kDevicesAtMost),
+    in.require(kind != Track::Kind::stream || (track.device >= 0 && track.device < kDevicesAtMost),
                "a stream of no device");
   }
   Time latest = timeline.begin;
@@ -287,6 +287,8 @@ void check(const Reader& in, const Timeline& timeline) {
                "an event without a name or a track");
     in.require((timeline.tracks[event.track].kind == Track::Kind::stream) == on_device(event.kind),
                "an event on a track of the other kind");
+    in.require(timeline.tracks[event.track].kind != Track::Kind::lane || event.kind == Kind::range,
+               "a call in a lane");
     in.require(event.begin >= latest && event.end >= event.begin && event.end <= timeline.end,
                "events out of order");
     latest = event.begin;

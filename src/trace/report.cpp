@@ -74,11 +74,12 @@ class Submissions {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> work_;  // (call, event), sorted
 };
 
-/// Ranges of one name and domain.
+/// Ranges of one name and domain. Names of requests count without the path and what follows it.
 struct RangeGroup {
   std::vector<Time> durations;
   std::vector<std::uint32_t> work;  ///< events on devices that were submitted within these ranges
   bool too_deep = false;            ///< some of that work is not known
+  bool of_requests = false;
 };
 
 /// The number of open groups around a call to which its work is attributed. Without a limit, a
@@ -89,6 +90,11 @@ struct OpenRange {
   Time end;
   RangeGroup* group;
 };
+
+/// "GET" of "GET /train/0001.jpg 0-131071".
+std::string_view without_path(std::string_view request) {
+  return request.substr(0, request.find(" /"));
+}
 
 /// A group is open until its last range ends, even if several of its ranges overlap.
 void open_in(std::vector<OpenRange>& around, RangeGroup& group, Time end) {
@@ -120,6 +126,7 @@ RangeGroups group_ranges(const Activity& activity, const Interval& window) {
   const Submissions submissions(activity);
   RangeGroups groups;
   std::vector<std::vector<OpenRange>> open(timeline.tracks.size());  // by thread
+  std::map<std::string_view, std::uint32_t> requests;  // the number of the first such name
   for (const Event& event : timeline.events) {
     if (on_device(event.kind)) continue;
     std::vector<OpenRange>& around = open[event.track];
@@ -127,7 +134,13 @@ RangeGroups group_ranges(const Activity& activity, const Interval& window) {
     if (event.kind == Kind::range) {
       const Time part = part_within(event, window);
       if (part < 0) continue;
-      RangeGroup& group = groups[{event.name, event.domain}];
+      const bool is_request = timeline.track(event).kind == Track::Kind::lane;
+      const std::uint32_t name =
+          is_request
+              ? requests.try_emplace(without_path(timeline.name(event)), event.name).first->second
+              : event.name;
+      RangeGroup& group = groups[{name, event.domain}];
+      group.of_requests = is_request;
       group.durations.push_back(part);
       open_in(around, group, event.end);
     } else if (!around.empty() && event.correlation != 0) {
@@ -156,7 +169,8 @@ std::vector<RangeTimes> range_times(const Activity& activity, const Steps& steps
     std::sort(group.durations.begin(), group.durations.end());
     Sum sum;
     for (const Time duration : group.durations) sum.add(duration);
-    all.push_back({.name = timeline.names[key.first],
+    const std::string& name = timeline.names[key.first];
+    all.push_back({.name = group.of_requests ? std::string(without_path(name)) : name,
                    .domain = limited(timeline.names[key.second], kLongestDomain),
                    .count = sum.count,
                    .total = sum.total,

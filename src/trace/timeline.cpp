@@ -25,6 +25,7 @@ std::string title(const Track& track) {
   std::string text = track.rank < 0 ? "" : "rank " + std::to_string(track.rank) + ": ";
   if (!track.name.empty()) return text + track.name;
   if (track.kind == Track::Kind::thread) return text + "thread " + std::to_string(track.id);
+  if (track.kind == Track::Kind::lane) return text + "requests " + std::to_string(track.id + 1);
   return text + "device " + std::to_string(track.device) + ", stream " + std::to_string(track.id);
 }
 

@@ -118,8 +118,7 @@ void check(const Attempt& attempt, const Part& part, const Outcome& outcome) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2 || size > kMostAnswer) return 0;
   static const Options options;
-  // A new one each time: where the first line of a head begins with a space, libcurl 7.83 to 8.1.0
-  // reads memory of the answer before, which it has freed (its pull request 11103).
+  // A new one each time, so that nothing depends on the input before.
   Attempt attempt(options);
 
   const bool known = data[0] % 4 == 0, whole = data[0] % 4 >= 2, has_etag = data[0] % 4 == 3;

@@ -105,6 +105,10 @@ local faults = {
   end,
   garbage = function() raw(string.rep("garbage\r\n", 100)) end,
   huge_head = function() raw(head(), string.rep("X-Long: " .. string.rep("x", 1000) .. "\r\n", 2000), "\r\n", bytes) end,
+  folded = function()
+    local folded = string.gsub(head(), "\r\n", "\r\n folded: x\r\n", 1)
+    raw(folded, "\r\n", bytes)
+  end,
   bad_chunks = function() raw("HTTP/1.1 206 Partial\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n") end,
   early_hints = function() raw("HTTP/1.1 103 Early Hints\r\nETag: \"other\"\r\n\r\n", head(), "\r\n", bytes) end,
   wrong_checksum = function()

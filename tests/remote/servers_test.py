@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """servers_test.py TOOL CLIENT SERVERS: signed calls and listings against servers that others have written, and
 remote::Client. TOOL is penstock_object_tool; CLIENT penstock_client_tool; SERVERS the folder with nanio, which checks signatures of version 4, and fake-gcs-server, which
-does not, and has the XML API of Google Cloud Storage. Exit status 77: they are not there (`scripts/setup full`)."""
+does not, and has the XML API of Google Cloud Storage. Exit status 77: they are not there (`scripts/setup full`). Ceph's
+gateway is tested too where its packages are."""
 
 import contextlib
+import datetime
+import hashlib
+import hmac
+import http.client
 import os
 import pathlib
 import shutil
@@ -13,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
+import uuid
 
 TOOL, CLIENT, SERVERS = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 KEY_ID, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -36,25 +43,31 @@ def free_port():
 
 
 @contextlib.contextmanager
+def running(log, words, environment=None):
+    """Starts it, and ends it."""
+    with open(log, "wb") as output:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                   env={**os.environ, **(environment or {})})  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
 def server(log, command, environment=None):
     """Starts it on a free port, whose number takes the place of PORT, waits until it listens, and ends it."""
     for _ in range(5):  # Another program may take the port first.
         port = free_port()
-        with open(log, "wb") as output:
-            words = [str(word).replace("PORT", str(port)) for word in command]
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                       env={**os.environ, **(environment or {})})  # fmt: skip
-        try:
+        with running(log, [str(word).replace("PORT", str(port)) for word in command], environment) as process:
             if listens(process, port):
                 yield port
                 return
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
     sys.exit(f"FAILED: {command[0]} does not start:\n{pathlib.Path(log).read_text(errors='replace')}")
 
 
@@ -121,7 +134,7 @@ def check_list(base, names, folder, environment):
     check((folder / "list").read_text() == expected, (folder / "list").read_text())
 
 
-def check_client(base, names, folder, environment):
+def check_client(base, names, folder, environment, knows_if_none_match=False):
     """The same objects by remote::Client: each alone, and all as a folder. nanio 0.1.7 refuses ranges that go on behind the
     end of an object, which a first request for much does."""
     for name in names:
@@ -135,16 +148,18 @@ def check_client(base, names, folder, environment):
     root = b"train/"  # as for a folder of this machine
     check(rows == {(b"0", root + f"cat/{name}".encode(), content_of(name)) for name in names}
           | {(b"1", root + b"dog/1.jpg", b"dog")}, f"{content} {error}")  # fmt: skip
-    # Neither server knows If-None-Match: both take the header, signed or not, and send the object.
+    # A server that does not know If-None-Match takes the header, signed or not, and sends the object.
     received = sum(len(content_of(name)) for name in names) + 3
     with tempfile.TemporaryDirectory(dir=folder) as cache:
-        for _ in range(2):
+        for turn in range(2):
+            if turn == 1 and knows_if_none_match:
+                received = 3  # the dog, which is too small for a cache
             cached, error = run("folder", f"{base}/train/", folder / "client.list", tool=CLIENT, OBJECT_TOOL_CACHE=cache, **environment)
             check(cached == content + b"received\t%d\n" % received, f"{cached} {error}")
 
 
 def check_signatures(base, environment):
-    """What nanio must refuse."""
+    """What a server that checks signatures must refuse."""
 
     def error(**changes):
         content, text = run("get", f"{base}/train/dog/1.jpg", **{**environment, **changes})
@@ -161,8 +176,6 @@ def check_signatures(base, environment):
     check("404, NoSuchKey" in text, text)
     _, text = run("list", "s3://other-bucket/", **environment)
     check("404, NoSuchBucket" in text, text)
-    content, _ = run("get", f"{base}/train/dog/1.jpg", AWS_SESSION_TOKEN="a+token/=", **environment)
-    check(content == b"dog", "a session token is signed")
 
 
 def nanio(folder, certificate=None):
@@ -186,6 +199,8 @@ def test_nanio(folder):
         _, text = run("read", "s3://bucket/train/dog/1.jpg", tool=CLIENT, **{**environment, "AWS_SECRET_ACCESS_KEY": SECRET[:-1]})
         check("HTTP 403, SignatureDoesNotMatch" in text, text)
         check_signatures("s3://bucket", environment)
+        content, _ = run("get", "s3://bucket/train/dog/1.jpg", AWS_SESSION_TOKEN="a+token/=", **environment)
+        check(content == b"dog", "a session token is signed")
     certificate = folder / "certificate.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
                     "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", certificate,
@@ -226,10 +241,108 @@ def test_fake_gcs(folder):
         check("gs://bucket/none: the server says 404" in text, text)
 
 
+CEPH = """[global]
+fsid = {fsid}
+mon_host = v1:127.0.0.1:{port}
+auth_cluster_required = none
+auth_service_required = none
+auth_client_required = none
+mon_data = {folder}/mon
+mon_allow_pool_size_one = true
+osd_data = {folder}/osd
+osd_objectstore = memstore
+osd_class_update_on_start = false
+osd_crush_update_on_start = false
+osd_pool_default_size = 1
+osd_pool_default_pg_num = 1
+osd_pool_default_pg_autoscale_mode = off
+osd_crush_chooseleaf_type = 0
+public_addr = 127.0.0.1
+cluster_addr = 127.0.0.1
+run_dir = {folder}
+log_file = /dev/null
+admin_socket =
+pid_file =
+rgw_data = {folder}/rgw
+"""
+
+
+@contextlib.contextmanager
+def radosgw(folder):
+    """Ceph's gateway, over a monitor and a store in memory; the user has the keys KEY_ID and SECRET. At its start the
+    store must ask nothing of the monitor (_update_on_start): it may do that before it knows the cluster, and then it ends."""
+    conf, fsid, disk = folder / "ceph.conf", uuid.uuid4(), uuid.uuid4()
+    (folder / "osd").mkdir()
+
+    def configure(port):
+        conf.write_text(CEPH.format(fsid=fsid, port=port, folder=folder))
+
+    def ceph(*words):
+        done = subprocess.run([*words, "-c", conf], capture_output=True, timeout=60)
+        check(done.returncode == 0, f"{words}: {done.stderr.decode()}")
+
+    configure(0)
+    monitor = f"""cd '{folder}'; rm -rf mon; mkdir mon
+        monmaptool --create --clobber --fsid {fsid} --addv a '[v1:127.0.0.1:PORT]' map
+        ceph-mon --mkfs -i a --monmap map -c ceph.conf; exec ceph-mon -i a -c ceph.conf -f"""
+    with server(folder / "mon.log", ["sh", "-ec", monitor]) as port:
+        configure(port)
+        ceph("ceph", "osd", "new", str(disk))
+        ceph("ceph", "osd", "crush", "add", "osd.0", "1.0", "root=default", "host=here")
+        ceph("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", str(disk))
+        with running(folder / "osd.log", ["ceph-osd", "-i", "0", "-c", conf, "-f"]):
+            ceph("radosgw-admin", "user", "create", "--uid=user", "--display-name=user", f"--access-key={KEY_ID}",
+                 f"--secret-key={SECRET}")  # fmt: skip
+            command = ["radosgw", "-c", conf, "-n", "client.rgw", "-f", "--rgw-frontends", "beast endpoint=127.0.0.1:PORT"]
+            with server(folder / "rgw.log", command) as gateway:
+                yield gateway
+
+
+def put(connection, port, path, body=b""):
+    """A signed PUT."""
+    path, now = urllib.parse.quote(path), datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    digest, scope = hashlib.sha256(body).hexdigest(), f"{now[:8]}/us-east-1/s3/aws4_request"
+    headers = {"host": f"127.0.0.1:{port}", "x-amz-content-sha256": digest, "x-amz-date": now}
+    signed = ";".join(headers)
+    request = "\n".join(["PUT", path, "", *(f"{name}:{value}" for name, value in headers.items()), "", signed, digest])
+    key = b"AWS4" + SECRET.encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    text = "\n".join(["AWS4-HMAC-SHA256", now, scope, hashlib.sha256(request.encode()).hexdigest()])
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    headers["authorization"] = f"AWS4-HMAC-SHA256 Credential={KEY_ID}/{scope}, SignedHeaders={signed}, Signature={signature}"
+    connection.request("PUT", path, body, headers)
+    answer = connection.getresponse()
+    check(answer.status == 200, f"PUT {path}: {answer.status} {answer.read().decode()}")
+    answer.read()
+
+
+def test_radosgw(folder):
+    missing = [program for program in ("ceph", "ceph-mon", "ceph-osd", "radosgw") if not shutil.which(program)]
+    if missing:
+        print(f"skipped: Ceph's gateway. `scripts/setup full` brings {', '.join(missing)}")
+        return
+    names = NAMES + NOT_FOR_NANIO
+    write_objects(folder / "objects" / "bucket", names, 1100)
+    with radosgw(folder) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        put(connection, port, "/bucket")
+        for path in sorted((folder / "objects").rglob("*")):
+            if path.is_file():
+                put(connection, port, "/" + str(path.relative_to(folder / "objects")), path.read_bytes())
+        connection.close()
+        environment = {"AWS_ACCESS_KEY_ID": KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET,
+                       "OBJECT_TOOL_ENDPOINT": f"http://127.0.0.1:{port}"}  # fmt: skip
+        check(check_objects("s3://bucket", names, 1100, environment) == 2, "1100 keys are 2 pages")
+        check_list("s3://bucket", names, folder, environment)
+        check_client("s3://bucket", names, folder, environment, knows_if_none_match=True)
+        check_signatures("s3://bucket", environment)
+
+
 if sys.version_info < (3, 11) or not (SERVERS / "nanio").exists() or not shutil.which("curl") or not shutil.which("openssl"):
     print("skipped: `scripts/setup full` brings the servers; Python 3.11, curl and openssl must be there too")
     sys.exit(77)
-for test in (test_nanio, test_fake_gcs):
+for test in (test_nanio, test_fake_gcs, test_radosgw):
     with tempfile.TemporaryDirectory(prefix="penstock_servers_") as name:
         test(pathlib.Path(name))
 print(f"{checks} checks passed")

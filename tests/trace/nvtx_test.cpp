@@ -12,9 +12,12 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <map>
 #include <memory>
 #include <penstock/markers.hpp>
+#include <penstock/trace/report.hpp>
 #include <penstock/trace/session.hpp>
+#include <string>
 #include <thread>
 
 #include "function_name.hpp"
@@ -144,6 +147,50 @@ TEST_CASE("NVTX: a started range is the thread's that started it, wherever it en
   nvtxRangeEnd(4711);
   const Timeline timeline = session.stop();
   CHECK(timeline.track(only(timeline, "request")).id == starter);
+}
+
+TEST_CASE("NVTX: ranges that penstock starts are in lanes, one at a time in each", "[trace]") {
+  const nvtxDomainHandle_t penstock = nvtxDomainCreateA("penstock"),
+                           other = nvtxDomainCreateA("other");
+  const auto start = [](nvtxDomainHandle_t domain, const char* name) {
+    const nvtxEventAttributes_t named = attributes(name);
+    return nvtxDomainRangeStartEx(domain, &named);
+  };
+  const nvtxRangeId_t before = start(penstock, "GET /before");
+  Session session;
+  const nvtxRangeId_t first = start(penstock, "GET /first 0-9"),
+                      second = start(penstock, "GET /second 10-19"),
+                      elsewhere = start(other, "GET /elsewhere");
+  nvtxDomainRangeEnd(penstock, before);
+  nvtxDomainRangeEnd(penstock, first);
+  nvtxRangeId_t third = 0;
+  std::thread([&] { third = start(penstock, "GET retry /third"); }).join();
+  const nvtxRangeId_t open = start(penstock, "GET /open");
+  nvtxDomainRangeEnd(penstock, second);
+  nvtxDomainRangeEnd(penstock, third);
+  nvtxDomainRangeEnd(other, elsewhere);
+  const Timeline timeline = session.stop();
+  nvtxDomainRangeEnd(penstock, open);
+
+  const auto lane = [&](const char* name) {
+    const Track& track = timeline.track(only(timeline, name));
+    CHECK(track.kind == Track::Kind::lane);
+    return track.id;
+  };
+  CHECK(lane("GET /before") == 0);
+  CHECK(lane("GET /first 0-9") == 1);
+  CHECK(lane("GET /second 10-19") == 2);
+  CHECK(lane("GET retry /third") == 0);
+  CHECK(lane("GET /open") == 1);
+  CHECK(title(timeline.track(only(timeline, "GET /open"))) == "requests 2");
+  CHECK(timeline.track(only(timeline, "GET /elsewhere")).kind == Track::Kind::thread);
+  CHECK(std::is_sorted(timeline.tracks.begin(), timeline.tracks.end(),
+                       [](const Track& a, const Track& b) { return a.kind < b.kind; }));
+
+  std::map<std::string, std::uint64_t> counts;
+  for (const RangeTimes& range : Report(timeline).ranges) counts[range.name] += range.count;
+  CHECK(counts ==
+        std::map<std::string, std::uint64_t>{{"GET", 4}, {"GET retry", 1}, {"GET /elsewhere", 1}});
 }
 
 TEST_CASE("NVTX: what is open when recording begins or ends is cut to it", "[trace]") {

@@ -155,6 +155,25 @@ TEST_CASE("Session: what is long past is not in the last moments", "[trace]") {
   CHECK_THAT(end.origin.excerpt, Mentions("began before and"));
 }
 
+TEST_CASE("Session: the last moments have a lane's range once, open or ended", "[trace]") {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("penstock");
+  const nvtxEventAttributes_t named = attributes("GET /a");
+  Session session({.last = 1h});
+  const nvtxRangeId_t request = nvtxDomainRangeStartEx(domain, &named);
+  const auto lanes = [&] {
+    std::vector<std::uint64_t> found;
+    const Timeline timeline = session.recent();
+    for (const Event& event : events_named(timeline, "GET /a")) {
+      CHECK(timeline.track(event).kind == Track::Kind::lane);
+      found.push_back(timeline.track(event).id);
+    }
+    return found;
+  };
+  CHECK(lanes() == std::vector<std::uint64_t>{0});
+  nvtxDomainRangeEnd(domain, request);
+  CHECK(lanes() == std::vector<std::uint64_t>{0});
+}
+
 TEST_CASE("Session: max_events makes the last moments shorter, and that is told", "[trace]") {
   Stepper stepper;
   Session session({.max_events = 2048, .last = 1h});

@@ -143,7 +143,11 @@ TEST_CASE("recording: a timeline that makes no sense is not loaded", "[trace]") 
   CHECK_THAT(refused([](Timeline& timeline) { timeline.begin = 101; }), Mentions("out of order"));
   CHECK_THAT(refused([](Timeline& timeline) { timeline.end = 399; }), Mentions("out of order"));
   CHECK_THAT(refused([](Timeline& timeline) { std::swap(timeline.tracks[0], timeline.tracks[1]); }),
-             Mentions("a stream after a thread"));
+             Mentions("tracks out of order"));
+  CHECK_THAT(refused([](Timeline& timeline) { timeline.tracks[1].kind = Track::Kind::lane; }),
+             Mentions("a call in a lane"));
+  CHECK_THAT(refused([](Timeline& timeline) { timeline.tracks[1].kind = Track::Kind{3}; }),
+             Mentions("a track of an unknown kind"));
   CHECK_THAT(refused([](Timeline& timeline) { timeline.events[0].kind = Kind{7}; }),
              Mentions("unknown kind"));
   for (const Time begin : {Time{89}, Time{131}, Time{501}})

@@ -44,6 +44,7 @@ void write_vocabulary(JsonText& json, const Timeline& timeline,
   json.end_array();
   list(json, "tracks", timeline.tracks, [&](const Track& track) {
     json.member("stream", track.kind == Track::Kind::stream).member("device", track.device);
+    json.member("lane", track.kind == Track::Kind::lane);
     // It is text, because an id may exceed the range of JavaScript's numbers.
     json.member("id", std::to_string(track.id)).member("title", title(track));
     json.member("rank", track.rank);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -95,6 +96,28 @@ TEST_CASE("Every event of a timeline is in its Chrome trace, in microseconds") {
   }
   CHECK(trace["otherData"]["program"] == timeline.origin.program);
   CHECK(trace["otherData"]["emulated"] == true);
+}
+
+TEST_CASE("Lanes are threads of their own in a Chrome trace") {
+  Timeline timeline;
+  timeline.names = {"", "GET"};
+  timeline.tracks = {{Track::Kind::thread, -1, 1, ""},
+                     {Track::Kind::lane, -1, 0, ""},
+                     {Track::Kind::lane, -1, 1, ""}};
+  for (const std::uint32_t track : {0, 1, 2}) {
+    timeline.events.push_back(event_of(Kind::range, 10 * track, 100));
+    timeline.events.back().track = track;
+  }
+  arrange(timeline);
+  const Json trace = written(timeline);
+  std::set<Json> threads;
+  std::vector<std::string> titles;
+  for (const Json& event : of_phase(trace, "X")) {
+    threads.insert(event["tid"]);
+    titles.push_back(name_of(trace, "thread_name", event));
+  }
+  CHECK(threads.size() == 3);
+  CHECK(titles == std::vector<std::string>{"thread 1", "requests 1", "requests 2"});
 }
 
 TEST_CASE("Devices and the process are processes of a Chrome trace, in this order") {

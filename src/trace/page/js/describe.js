@@ -21,7 +21,8 @@ function describeEvent(app, {event, relatives}) {
   if (one.failed) facts.push(['failed', `error ${recording.exactValue(event)}`]);
   if (one.domain) facts.push(['domain', one.domain]);
   if (one.stage && one.kind !== 'range') facts.push(['stage', one.stage]);
-  facts.push([one.onDevice ? 'stream' : 'thread', whereOf(recording, one.track)]);
+  const {lane} = recording.tracks[one.track];
+  facts.push([one.onDevice ? 'stream' : lane ? 'lane' : 'thread', whereOf(recording, one.track)]);
   facts.push(...relativeFacts(recording, event, relatives));
   const subtitle = one.name && one.direction ? `${one.kind} ${one.direction}` : one.kind;
   const colour = app.colours.ofClass[recording.classOf[event]];
@@ -30,6 +31,7 @@ function describeEvent(app, {event, relatives}) {
 
 function whereOf(recording, index) {
   const track = recording.tracks[index];
+  if (track.lane) return track.title;
   const plain = track.stream ? `device ${track.device}, stream ${track.id}` : `thread ${track.id}`;
   return track.title === plain ? plain : `${track.title} (${plain})`;
 }

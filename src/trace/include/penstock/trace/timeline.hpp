@@ -32,10 +32,10 @@ enum class Kind : std::uint8_t {
   host_function,  ///< cudaLaunchHostFunc's, on a stream
   graph,          ///< a whole graph's launch on a stream, where its nodes are not recorded
   call,           ///< a call of the CUDA runtime API, on a thread
-  range,          ///< a range that NVTX names, on a thread
+  range,          ///< a range that NVTX names, on a thread or in a lane
 };
 
-/// Happens on a stream of a device; else on a thread.
+/// Happens on a stream of a device; else on a thread or in a lane.
 constexpr bool on_device(Kind kind) {
   return kind < Kind::call;
 }
@@ -82,18 +82,20 @@ struct Event {
 };
 static_assert(sizeof(Event) <= 48 && std::is_trivially_copyable_v<Event>);
 
-/// A thread of the process, or a stream of a device. Streams come before threads.
+/// A thread of the process, a stream of a device, or a lane. Streams come first, then threads.
 struct Track {
   /// What a track is of.
   enum class Kind : std::uint8_t {
     stream,  ///< a stream of a device
     thread,  ///< a thread of the process
+    lane,    ///< requests of penstock::remote, of which one at a time is in each lane
   };
-  Kind kind = Kind::thread;  ///< a stream of a device, or a thread of the process
+  Kind kind = Kind::thread;  ///< what the track is of
   int device = -1;           ///< device of a stream
-  std::uint64_t id = 0;      ///< a thread's system id; a stream's number, 0 or 7 the default one
-  std::string name;          ///< as the program named it (NVTX); else empty
-  int rank = -1;  ///< rank that it is of, in a timeline of several; -1 in that of one process
+  /// A thread's system id; a stream's number, 0 or 7 the default one; a lane's number, from 0 on.
+  std::uint64_t id = 0;
+  std::string name;  ///< as the program named it (NVTX); else empty
+  int rank = -1;     ///< rank that it is of, in a timeline of several; -1 in that of one process
 };
 
 /// The machine and the process, for people.
@@ -145,8 +147,8 @@ struct Timeline {
 /// Everything that makes a Timeline calls it last. O(n log n).
 void arrange(Timeline& timeline);
 
-/// What a track is called where people read: its name, or "thread 4711", "device 0, stream 13";
-/// with its rank, "rank 3: thread 4711".
+/// What a track is called where people read: its name, or "thread 4711", "device 0, stream 13",
+/// "requests 2"; with its rank, "rank 3: thread 4711".
 std::string title(const Track& track);
 
 }  // namespace penstock::trace
