@@ -48,6 +48,9 @@ class Products {
   Products();
   ~Products();
 
+  /// Whether these are the loops over the emulated runtime.
+  static bool on_the_host();
+
   /// Queues result = factor * left * right + added. T: BFloat16, float, and on the host double;
   /// Out: T or Compute<T>. The first product of a shape finds out how it is computed.
   template <class T, class Out>

@@ -165,6 +165,10 @@ struct Products::Plans {
 Products::Products() : plans_(std::make_unique<Plans>()) {}
 Products::~Products() = default;
 
+bool Products::on_the_host() {
+  return false;
+}
+
 template <class T, class Out>
 void Products::multiply(cudaStream_t stream, const Shape& shape, const Factor<T>& left,
                         const Factor<T>& right, const Result<Out>& result, double factor) {
