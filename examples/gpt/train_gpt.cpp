@@ -4,6 +4,8 @@
 // See README.md. Exit statuses: 0; 2 for an error of the user (an option, a file); 1 for any other
 // error; 130 after Ctrl-C.
 
+#include <cuda_profiler_api.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -17,6 +19,7 @@
 #include <penstock/store.hpp>
 #include <sstream>
 
+#include "../common/check.hpp"
 #include "../common/device_memory.hpp"
 #include "../common/progress.hpp"
 #include "../common/watch.hpp"
@@ -198,6 +201,8 @@ void print_times(const Options& options, const StepTimes& times) {
   if (with && without) std::printf("step time without input / with: %.4f\n", *without / *with);
 }
 
+/// Behind this step, a profiler's capture range begins.
+constexpr std::int64_t kProfiledFrom = 10;
 /// Steps that have the input, and as many that have not, come in turn.
 constexpr std::int64_t kTurn = 50;
 
@@ -222,6 +227,7 @@ int train(const Options& options) {
     penstock::Readback<Metrics> metrics(16);
     for (std::int64_t step = 0; step < options.steps && !penstock::programs::interrupted();
          ++step) {
+      if (step == kProfiledFrom) examples::check(cudaProfilerStart(), "cudaProfilerStart");
       const penstock::ScopedRange range(StepRange{}, static_cast<std::uint64_t>(step));
       const bool has_input = options.kind == InputKind::files ||
                              (options.kind == InputKind::both && step / kTurn % 2 == 0);
@@ -243,6 +249,7 @@ int train(const Options& options) {
     }
     metrics.drain();
     stream.synchronize();
+    examples::check(cudaProfilerStop(), "cudaProfilerStop");
   }
   results.check();
   results.print();

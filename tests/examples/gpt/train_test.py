@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_test.py CASE TRAIN_GPT [MAKE_TOKENS]: runs the trainer of examples/gpt as a user does.
+"""train_test.py CASE TRAIN_GPT [TOOL]: runs the trainer of examples/gpt as a user does.
 
-The case `pytorch` compares each step of it with PyTorch's on the same tokens, and `make_tokens` trains on what that script
-made of a package. Exit code 77: what a case needs is not there.
+The case `pytorch` compares each step of it with PyTorch's on the same tokens, `make_tokens` trains on what that script (TOOL)
+made of a package, and `allocation` runs it under penstock-trace (TOOL). Exit code 77: what a case needs is not there.
 """
 
 import csv
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -42,8 +43,8 @@ def learns(folder, data):
     """The loss falls to what a model of these documents can reach, in both precisions; the rate follows its schedule."""
     for precision in ("fp32", "bf16"):
         log = folder / "log.csv"
-        text = run("--llm-c", data, *words(SIZES), "--steps", 150, "--warmup", 10, "--rate", 0.01, "--precision", precision,
-                   "--log", log)  # fmt: skip
+        text = run("--llm-c", data, *words(SIZES), "--steps", 150, "--warmup", 10, "--rate", 0.01, "--precision",
+                   precision, "--log", log)  # fmt: skip
         rows = read_log(log)
         assert len(rows) == 150 and rows[0]["loss"] > 3.8, rows[0]
         assert sum(row["loss"] for row in rows[-10:]) / 10 < 2, (precision, rows[-10:])
@@ -71,12 +72,22 @@ def same(folder, data):
     assert logs[0].read_bytes() == logs[1].read_bytes()
 
 
+def allocation(folder, data):
+    """Nothing is allocated behind the first steps."""
+    done = subprocess.run([sys.argv[3], "--capture-range", "--quiet", "--fail-on", "allocation", "--out", folder / "trace", "--",
+                           PROGRAM, "--llm-c", data, *words(SIZES), "--steps", "30"], text=True, capture_output=True)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    kernels = [row["name"] for row in json.loads((folder / "trace/report.json").read_text())["kernels"]]
+    assert any("AdamW" in name for name in kernels), kernels
+
+
 def mistakes(folder, data):
     assert "Exactly 1 option" in run(status=2)
     assert "cannot open" in run("--megatron", folder / "nothing", status=2)
     assert "outside of the vocabulary of 20" in run("--llm-c", data, "--vocabulary", 20, status=2)
     assert "32 channels cannot be shared by 5 heads" in run("--llm-c", data, "--heads", 5, status=2)
-    assert re.search(r"the files have \d+ sequences .* fewer than a batch of 9000", run("--llm-c", data, "--batch", 9000, status=2))
+    few = run("--llm-c", data, "--batch", 9000, status=2)
+    assert re.search(r"the files have \d+ sequences .* fewer than a batch of 9000", few), few
     assert "--rate" in run("--llm-c", data, "--rate", "nan", status=2)
     assert "loss of step" in run("--llm-c", data, *words(SIZES), "--rate", 1e3, "--warmup", 0, "--steps", 500, status=1)
 
@@ -101,8 +112,8 @@ def pytorch(folder, data):
     import torch
 
     log, steps, length = folder / "log.csv", 12, SIZES["length"]
-    run("--llm-c", data, *words(SIZES), "--in-order", "--packing", "concatenate", "--steps", steps, "--rate", 0.01, "--warmup",
-        4, "--precision", "fp32", "--seed", 3, "--log", log)  # fmt: skip
+    run("--llm-c", data, *words(SIZES), "--in-order", "--packing", "concatenate", "--steps", steps, "--rate", 0.01,
+        "--warmup", 4, "--precision", "fp32", "--seed", 3, "--log", log)  # fmt: skip
     tokens, positions = torch.tensor(files.write_llm_c(data, files.documents())), []
     count = SIZES["batch"] * length
     for i, token in enumerate(tokens):  # Documents begin with token 0, and a sequence begins anew.
@@ -128,17 +139,18 @@ def make_tokens(folder, data):
     texts = folder / "package/usr/share/doc/prose"
     texts.mkdir(parents=True)
     (folder / "package/DEBIAN").mkdir()
-    (folder / "package/DEBIAN/control").write_text(
-        "Package: prose\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\nDescription: prose\n")  # fmt: skip
+    control = ["Package: prose", "Version: 1", "Architecture: all", "Maintainer: nobody <nobody@example.org>", "Description: prose"]
+    (folder / "package/DEBIAN/control").write_text("\n".join([*control, ""]))
     for number in range(30):
         sentence = f"Sentence {number} tells the reader something about pipelines, and ends. "
-        (texts / f"{number}.html").write_text(f"<html><style>hidden {number}</style><p>{sentence * (5 + number)}</p></html>")
+        page = f"<html><style>hidden {number}</style><p>{sentence * (5 + number)}</p></html>"
+        (texts / f"{number}.html").write_text(page)
     shutil.copy(texts / "3.html", texts / "copy.html")
     (texts / "short.txt").write_text("Too short.\n")
     debs = folder / "debs"
     debs.mkdir()
-    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", folder / "package", debs / "prose_1_all.deb"], check=True,
-                   capture_output=True)  # fmt: skip
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", folder / "package", debs / "prose_1_all.deb"],
+                   check=True, capture_output=True)
     prefix = folder / "prose"
     done = subprocess.run([sys.executable, sys.argv[3], prefix, "--packages", "prose", "--debs", debs, "--vocabulary", "400",
                            "--llm-c"], text=True, capture_output=True, check=True)  # fmt: skip
@@ -160,7 +172,8 @@ def make_tokens(folder, data):
 
 
 def main():
-    if "NEEDS_GPU" in os.environ and (not shutil.which("nvidia-smi") or subprocess.run(["nvidia-smi", "-L"]).returncode != 0):
+    has_gpu = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"]).returncode == 0
+    if "NEEDS_GPU" in os.environ and not has_gpu:
         print("skipped: no GPU")
         return 77
     with tempfile.TemporaryDirectory() as name:
