@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <penstock/packing.hpp>
 #include <penstock/prefetcher.hpp>
 #include <penstock/read_ahead.hpp>

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <penstock/error.hpp>
 #include <penstock/launch.hpp>
+#include <string>
 #include <type_traits>
 
 namespace gpt {

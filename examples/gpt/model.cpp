@@ -2,9 +2,10 @@
 
 #include "model.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <penstock/cuda.hpp>
 #include <penstock/markers.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -2,11 +2,12 @@
 
 #include <cublasLt.h>
 
-#include <array>
 #include <compare>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "../common/check.hpp"
 #include "products.hpp"
@@ -57,7 +58,6 @@ struct Key {
   Seen left, right, result;
   std::int64_t batch;
   std::uint32_t alignment;  ///< bytes, 16 at most
-  bool in_place;            ///< what is added is the result itself, or nothing is
   auto operator<=>(const Key&) const = default;
 };
 
@@ -184,8 +184,7 @@ void Products::multiply(cudaStream_t stream, const Shape& shape, const Factor<T>
                 shape.batch,
                 alignment_of(number(left.data), number(right.data), number(result.data),
                              number(added), bytes(left.next, sizeof(T)),
-                             bytes(right.next, sizeof(T)), bytes(result.next, sizeof(Out))),
-                added == result.data};
+                             bytes(right.next, sizeof(T)), bytes(result.next, sizeof(Out)))};
   const auto [found, fresh] = plans_->plans.try_emplace(key, plans_->handle, key);
   const Plan& plan = found->second;
   const float scale = static_cast<float>(factor), kept = result.added == nullptr ? 0 : 1;
@@ -196,12 +195,11 @@ void Products::multiply(cudaStream_t stream, const Shape& shape, const Factor<T>
         "cublasLtMatmul");
 }
 
-#define GPT_MULTIPLY(T, Out)                                                                       \
-  template void Products::multiply(cudaStream_t, const Shape&, const Factor<T>&, const Factor<T>&, \
-                                   const Result<Out>&, double);
-GPT_MULTIPLY(BFloat16, BFloat16)
-GPT_MULTIPLY(BFloat16, float)
-GPT_MULTIPLY(float, float)
-#undef GPT_MULTIPLY
+template void Products::multiply(cudaStream_t, const Shape&, const Factor<BFloat16>&,
+                                 const Factor<BFloat16>&, const Result<BFloat16>&, double);
+template void Products::multiply(cudaStream_t, const Shape&, const Factor<BFloat16>&,
+                                 const Factor<BFloat16>&, const Result<float>&, double);
+template void Products::multiply(cudaStream_t, const Shape&, const Factor<float>&,
+                                 const Factor<float>&, const Result<float>&, double);
 
 }  // namespace gpt

@@ -76,13 +76,13 @@ void Products::multiply(cudaStream_t stream, const Shape& shape, const Factor<T>
                      Row<T, Out>{shape, left, right, result, static_cast<Compute<T>>(factor)});
 }
 
-#define GPT_MULTIPLY(T, Out)                                                                       \
-  template void Products::multiply(cudaStream_t, const Shape&, const Factor<T>&, const Factor<T>&, \
-                                   const Result<Out>&, double);
-GPT_MULTIPLY(BFloat16, BFloat16)
-GPT_MULTIPLY(BFloat16, float)
-GPT_MULTIPLY(float, float)
-GPT_MULTIPLY(double, double)
-#undef GPT_MULTIPLY
+template void Products::multiply(cudaStream_t, const Shape&, const Factor<BFloat16>&,
+                                 const Factor<BFloat16>&, const Result<BFloat16>&, double);
+template void Products::multiply(cudaStream_t, const Shape&, const Factor<BFloat16>&,
+                                 const Factor<BFloat16>&, const Result<float>&, double);
+template void Products::multiply(cudaStream_t, const Shape&, const Factor<float>&,
+                                 const Factor<float>&, const Result<float>&, double);
+template void Products::multiply(cudaStream_t, const Shape&, const Factor<double>&,
+                                 const Factor<double>&, const Result<double>&, double);
 
 }  // namespace gpt

@@ -9,15 +9,21 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <numbers>
+#include <optional>
 #include <penstock/markers.hpp>
 #include <penstock/readback.hpp>
 #include <penstock/store.hpp>
 #include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "../common/check.hpp"
 #include "../common/device_memory.hpp"
