@@ -122,7 +122,11 @@ double rate(const std::function<void()>& next) {
   const double start = now();
   double passed = 0;
   std::int64_t batches = 0;
-  for (; passed < 0.2; passed = now() - start, ++batches) next();
+  while (passed < 0.2) {
+    next();
+    ++batches;
+    passed = now() - start;
+  }
   return static_cast<double>(batches) * static_cast<double>(kTokens) / passed;
 }
 
