@@ -94,7 +94,7 @@ def mistakes(folder, data):
 
 def interrupt(folder, data):
     """Ctrl-C ends the run after a step, and what was done is told."""
-    log, steps = folder / "log.csv", 3000
+    log, steps = folder / "log.csv", 1000
     child = subprocess.Popen([PROGRAM, "--llm-c", data, *words(SIZES), "--steps", str(steps), "--log", log], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     told = child.stderr.readline()  # of the first tenth
