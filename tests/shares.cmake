@@ -56,7 +56,7 @@ set(penstock_shares_plain
     "19 ^doc_commands\\.resnet$"
     "5 ^configure\\.(after_setup_demo|pytorch_later|without_png)$"
     "9 ^scripts\\.docs$"
-    "15 ^examples\\.(pytorch|libtorch|image_loader)"
+    "15 ^examples\\.(pytorch|libtorch|image_loader|gpt.*(pytorch|make_tokens)$)"
     "5 ^headers\\.(.*\\+\\+|header_only)$"
     "5 ^compile\\..*\\.rejects_"
     "15 ^penstock_(trace_page|soak|resume_test|verdict_drawn|verdict_few|shared_test)$"
@@ -118,7 +118,7 @@ set(penstock_shares_thread
 set(penstock_shares_cuda
     "12 ^penstock_(trace|images)_gpu_tests$"
     "15 ^examples\\.(pytorch|libtorch)"
-    "13 ^examples\\.(minimal|tokens|cccl|tensorrt|recipes|migration)\\.(.*\\.)?gpu$"
+    "13 ^examples\\.(gpt|minimal|tokens|cccl|tensorrt|recipes|migration)\\.(.*\\.)?gpu$"
     "21 ^examples\\.(resnet|ranks)\\."
     "18 ^package\\."
     "13 ^penstock_weak_"
