@@ -54,7 +54,8 @@ void put(float value, std::int32_t channel, float& out) {
   out = detail::normalised(value, channel);
 }
 void put(float value, std::int32_t /*channel*/, std::uint8_t& out) {
-  out = static_cast<std::uint8_t>(value + 0.5f);
+  // std::lround would be a call for each value.
+  out = static_cast<std::uint8_t>(value + 0.5f);  // NOLINT(bugprone-incorrect-roundings)
 }
 
 /// Writes `count` values of one row.

@@ -27,7 +27,7 @@ class Divisor {
   }
 
  private:
-  __extension__ using Wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 Wide;  // nvcc accepts no alias here
   static std::uint64_t upper_product(std::uint64_t a, std::uint64_t b) noexcept {
     return static_cast<std::uint64_t>((Wide{a} * b) >> 64);
   }
