@@ -106,7 +106,10 @@ void Attempt::make_handle() {
   set(easy_, CURLOPT_WRITEDATA, this);
   set(easy_, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   set(easy_, CURLOPT_TCP_KEEPALIVE, 1L);
+  // Each new connection goes to any address of the name: libcurl would shuffle them only once for
+  // all connections of a minute.
   set(easy_, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
+  set(easy_, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   set(easy_, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
   set(easy_, CURLOPT_MAXREDIRS, kRedirects);
   set(easy_, CURLOPT_PATH_AS_IS, 1L);  // Dots between slashes may be parts of a key.
@@ -348,6 +351,7 @@ Outcome Attempt::refusal() {
   ServiceFault said = read_service_fault(error_body_);
   if (repeats_secret(said.message, request_)) said.message.clear();
   outcome.why += said.text();
+  if (status == 407) outcome.why += ": the proxy asks for a name and a password (http_proxy)";
   outcome.expired = (status == 400 || status == 403) && said.expired();
   if (status == 408 || status == 429 || status >= 500) outcome.kind = Kind::again;
   outcome.throttled = status == 429 || status == 503;

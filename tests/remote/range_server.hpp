@@ -28,17 +28,20 @@ namespace penstock::test {
 /// Any number of threads may call the members.
 class RangeServer {
  public:
-  explicit RangeServer(std::size_t bytes) : bytes_(bytes) {
-    ::setenv("no_proxy", "127.0.0.1,localhost", 1);
+  /// Of an object of so many bytes. `port` 0: any that is free.
+  explicit RangeServer(std::size_t bytes, const char* address = "127.0.0.1", int port = 0)
+      : bytes_(bytes) {
+    ::setenv("no_proxy", "*", 1);
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in any{};
-    any.sin_family = AF_INET;
-    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof any;
-    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&any), size) == 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(static_cast<std::uint16_t>(port));
+    REQUIRE(::inet_pton(AF_INET, address, &place.sin_addr) == 1);
+    socklen_t size = sizeof place;
+    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&place), size) == 0);
     REQUIRE(::listen(listener_, 64) == 0);
-    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&any), &size) == 0);
-    port_ = ntohs(any.sin_port);
+    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&place), &size) == 0);
+    port_ = ntohs(place.sin_port);
     accepting_ = std::thread([this] { accept_all(); });
   }
   ~RangeServer() {
@@ -56,7 +59,10 @@ class RangeServer {
   RangeServer(const RangeServer&) = delete;
   RangeServer& operator=(const RangeServer&) = delete;
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/object"; }
+  std::string url(const std::string& host = "127.0.0.1") const {
+    return "http://" + host + ":" + std::to_string(port_) + "/object";
+  }
+  int port() const { return port_; }
   static std::byte content(std::uint64_t at) { return static_cast<std::byte>(at * 37 % 251); }
 
   /// From now on requests are taken, but not answered until release().

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """servers_test.py TOOL CLIENT SERVERS: signed calls and listings against servers that others have written, and
-remote::Client. TOOL is penstock_object_tool; CLIENT penstock_client_tool; SERVERS the folder with nanio, which checks signatures of version 4, and fake-gcs-server, which
-does not, and has the XML API of Google Cloud Storage. Exit status 77: they are not there (`scripts/setup full`). Ceph's
+remote::Client. TOOL is penstock_object_tool; CLIENT penstock_client_tool; SERVERS the folder with nanio, which checks signatures of version 4, fake-gcs-server, which
+does not, and has the XML API of Google Cloud Storage, and proxy.py. Exit status 77: they are not there (`scripts/setup full`). Ceph's
 gateway is tested too where its packages are."""
 
 import contextlib
@@ -82,7 +82,8 @@ def listens(process, port):
 
 def run(*words, tool=TOOL, **variables):
     """What the tool writes, and its error; one of both is empty."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "OBJECT_TOOL_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "OBJECT_TOOL_"))
+            and "proxy" not in name.lower()}  # fmt: skip
     kept |= {"HOME": "/nonexistent", "NO_PROXY": "*", **variables}
     done = subprocess.run([tool, *words], env=kept, capture_output=True, timeout=60)
     # An AddressSanitizer that finds nothing writes nothing.
@@ -188,6 +189,17 @@ def nanio(folder, certificate=None):
                    "PYTHONPATH": str(SERVERS), "PYTHONDONTWRITEBYTECODE": "1"})  # fmt: skip
 
 
+def make_certificate(folder):
+    """A certificate of localhost that nobody vouches for: with its key, and alone."""
+    both, public = folder / "certificate.pem", folder / "public.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", both, "-out", public],
+                   check=True, capture_output=True)  # fmt: skip
+    with open(both, "ab") as file:
+        file.write(public.read_bytes())
+    return both, public
+
+
 def test_nanio(folder):
     write_objects(folder / "nanio" / "bucket", NAMES, 2500)
     keys = {"AWS_ACCESS_KEY_ID": KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET}
@@ -201,22 +213,49 @@ def test_nanio(folder):
         check_signatures("s3://bucket", environment)
         content, _ = run("get", "s3://bucket/train/dog/1.jpg", AWS_SESSION_TOKEN="a+token/=", **environment)
         check(content == b"dog", "a session token is signed")
-    certificate = folder / "certificate.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
-                    "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", certificate,
-                    "-out", folder / "public.pem"], check=True, capture_output=True)  # fmt: skip
-    with open(certificate, "ab") as file:
-        file.write((folder / "public.pem").read_bytes())
+    certificate, public = make_certificate(folder)
     with nanio(folder, certificate) as port:
         environment = {**keys, "OBJECT_TOOL_ENDPOINT": f"https://localhost:{port}"}
         _, text = run("get", "s3://bucket/train/dog/1.jpg", **environment)
         check("curl ended with 60" in text, f"a certificate that nobody vouches for: {text}")
         _, text = run("read", "s3://bucket/train/dog/1.jpg", tool=CLIENT, **environment)
         check("certificate" in text, f"a certificate that nobody vouches for: {text}")
-        environment["CURL_CA_BUNDLE"] = environment["OBJECT_TOOL_CA"] = str(folder / "public.pem")
+        environment["CURL_CA_BUNDLE"] = environment["OBJECT_TOOL_CA"] = str(public)
         check_client("s3://bucket", NAMES, folder, environment)
         check_objects("s3://bucket", NAMES, 2500, environment)
         check_signatures("s3://bucket", environment)
+
+
+def test_proxy(folder):
+    """Signed requests by a proxy that asks for a password, by one that refuses it, and around it."""
+    write_objects(folder / "nanio" / "bucket", NAMES, 0)
+    certificate, public = make_certificate(folder)
+    keys = {"AWS_ACCESS_KEY_ID": KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET, "OBJECT_TOOL_CA": str(public)}
+
+    def read(endpoint, user, **variables):
+        by = f"http://{user}@127.0.0.1:{port_of_proxy}"
+        environment = {**keys, "NO_PROXY": "", "http_proxy": by, "https_proxy": by, "OBJECT_TOOL_ENDPOINT": endpoint}
+        content, error = run("read", "s3://bucket/train/dog/1.jpg", tool=CLIENT, **{**environment, **variables})
+        check("word" not in error.replace("password", ""), f"the proxy's password is in a message: {error}")
+        return content, error
+
+    for scheme, method, how in ("http", "GET", None), ("https", "CONNECT", certificate):
+        with nanio(folder, how) as port, proxy(folder) as port_of_proxy:
+            endpoint = f"{scheme}://localhost:{port}"
+
+            def passed():
+                return (folder / "proxy.log").read_text().count(f"{method} localhost:{port}")
+
+            content, error = read(endpoint, "user:word")
+            check(content == b"dog", f"{scheme} by a proxy: {error}")
+            check(passed() > 0, (folder / "proxy.log").read_text())
+            before = passed()
+            _, error = read(endpoint, "user:wrong")
+            check("407" in error, f"a proxy that refuses: {error}")
+            content, error = read(endpoint, "user:word", NO_PROXY="localhost")
+            check(content == b"dog" and passed() == before, f"around a proxy: {error}")
+        content, error = read(endpoint, "user:word")  # Nobody listens any more.
+        check(content == b"" and "connect to 127.0.0.1" in error, f"no proxy: {error}")
 
 
 def test_fake_gcs(folder):
@@ -265,6 +304,13 @@ admin_socket =
 pid_file =
 rgw_data = {folder}/rgw
 """
+
+
+def proxy(folder):
+    """proxy.py, for HTTP and by CONNECT; its log has a line for each connection."""
+    command = [sys.executable, "-m", "proxy", "--hostname", "127.0.0.1", "--port", "PORT", "--num-workers", "1",
+               "--num-acceptors", "1", "--basic-auth", "user:word", "--data-dir", folder / "proxy"]  # fmt: skip
+    return server(folder / "proxy.log", command, {"PYTHONPATH": str(SERVERS), "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 @contextlib.contextmanager
@@ -342,7 +388,7 @@ def test_radosgw(folder):
 if sys.version_info < (3, 11) or not (SERVERS / "nanio").exists() or not shutil.which("curl") or not shutil.which("openssl"):
     print("skipped: `scripts/setup full` brings the servers; Python 3.11, curl and openssl must be there too")
     sys.exit(77)
-for test in (test_nanio, test_fake_gcs, test_radosgw):
+for test in (test_nanio, test_proxy, test_fake_gcs, test_radosgw):
     with tempfile.TemporaryDirectory(prefix="penstock_servers_") as name:
         test(pathlib.Path(name))
 print(f"{checks} checks passed")
