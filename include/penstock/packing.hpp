@@ -160,7 +160,11 @@ class Packing {
   void for_each_piece(std::uint64_t sequence, const Visit& visit) const;
   void check(std::span<const std::uint64_t> sequences, const PackedFields& fields,
              ContextPart part) const;
-  void fill_row(std::uint64_t sequence, Row& row) const;
+  PackedFields rows_of(const PackedFields& fields, std::size_t first, std::size_t count,
+                       ContextPart part) const;
+  std::size_t rows_together(std::span<const std::uint64_t> sequences, ContextPart part) const;
+  void read_rows(std::uint64_t sequence, std::size_t rows, const Row& row) const;
+  void describe_row(std::uint64_t sequence, Row& row) const;
   void require_sequence(std::uint64_t sequence) const;
 
   TokenFile tokens_;

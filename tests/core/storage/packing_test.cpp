@@ -103,9 +103,13 @@ TEST_CASE("Packing fills every field as a naive packer does", "[packing]") {
   for (const NaiveSequence& sequence : all) most = std::max(most, sequence.size());
   CHECK(packing.most_segments() == static_cast<std::int64_t>(most));
 
-  Sequences sequences = numbers_below(packing.size());
-  std::shuffle(sequences.begin(), sequences.end(), random);
-  for (const Sequences& some : {sequences, Sequences{sequences.front()}, Sequences{}}) {
+  Sequences shuffled = numbers_below(packing.size());
+  Sequences in_two_runs = shuffled;
+  std::shuffle(shuffled.begin(), shuffled.end(), random);
+  std::rotate(in_two_runs.begin(),
+              in_two_runs.begin() + static_cast<std::ptrdiff_t>(random() % packing.size()),
+              in_two_runs.end());
+  for (const Sequences& some : {shuffled, in_two_runs, Sequences{shuffled.front()}, Sequences{}}) {
     std::vector<NaiveSequence> chosen;
     for (const std::uint64_t sequence : some) chosen.push_back(all[sequence]);
     for (int rank = 0; rank < parts; ++rank) {

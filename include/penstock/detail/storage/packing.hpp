@@ -261,18 +261,17 @@ PENSTOCK_INLINE PackedBatch Packing::fill(std::span<const std::uint64_t> sequenc
                                           const PackedFields& fields, ContextPart part) const {
   check(sequences, fields, part);
   if (!tokens_.set_->is_local()) will_need(sequences, std::chrono::steady_clock::now());
-  const auto width = static_cast<std::size_t>(options_.length / part.size);
   Row row{.fields = fields, .part = part, .batch = {}};
+  std::size_t read = 0;  // The rows before it are read.
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const auto of_row = [&](auto field) {
-      return field.empty() ? field : field.subspan(i * width, width);
-    };
-    row.fields.tokens = of_row(fields.tokens);
-    row.fields.targets = of_row(fields.targets);
-    row.fields.position_ids = of_row(fields.position_ids);
-    row.fields.document_ids = of_row(fields.document_ids);
-    row.fields.loss_mask = of_row(fields.loss_mask);
-    fill_row(sequences[i], row);
+    if (i == read) {
+      const std::size_t rows = rows_together(sequences.subspan(i), part);
+      row.fields = rows_of(fields, i, rows, part);
+      read_rows(sequences[i], rows, row);
+      read += rows;
+    }
+    row.fields = rows_of(fields, i, 1, part);
+    describe_row(sequences[i], row);
     row.begin += static_cast<std::int32_t>(options_.length);
   }
   const std::span<std::int32_t> cu_seqlens = fields.cu_seqlens;
@@ -287,16 +286,45 @@ PENSTOCK_INLINE PackedBatch Packing::fill(std::span<const std::uint64_t> sequenc
   return row.batch;
 }
 
-PENSTOCK_INLINE void Packing::fill_row(std::uint64_t sequence, Row& row) const {
+PENSTOCK_INLINE PackedFields Packing::rows_of(const PackedFields& fields, std::size_t first,
+                                              std::size_t count, ContextPart part) const {
+  const auto width = static_cast<std::size_t>(options_.length / part.size);
+  const auto of_rows = [&](auto field) {
+    return field.empty() ? field : field.subspan(first * width, count * width);
+  };
+  return {.tokens = of_rows(fields.tokens),
+          .targets = of_rows(fields.targets),
+          .position_ids = of_rows(fields.position_ids),
+          .document_ids = of_rows(fields.document_ids),
+          .loss_mask = of_rows(fields.loss_mask),
+          .cu_seqlens = fields.cu_seqlens};
+}
+
+/// How many of the first sequences are read at once: those that lie one behind the other in the
+/// files too, as far as one read goes.
+PENSTOCK_INLINE std::size_t Packing::rows_together(std::span<const std::uint64_t> sequences,
+                                                   ContextPart part) const {
+  if (bins_ || part.size > 1) return 1;
+  const std::size_t most = detail::TokenSet::kChunk / tokens_.set_->token_bytes /
+                           static_cast<std::size_t>(options_.length);
+  std::size_t rows = 1;
+  while (rows < std::min(most, sequences.size()) && sequences[rows] == sequences[0] + rows) ++rows;
+  return rows;
+}
+
+/// Reads the tokens of `rows` rows, of which the first is `sequence`, and the target behind each
+/// of them. `row` has the fields of all of them.
+PENSTOCK_INLINE void Packing::read_rows(std::uint64_t sequence, std::size_t rows,
+                                        const Row& row) const {
   const PackedFields& to = row.fields;
   // Segments that lie together in the files, and in the row, are read together. It may read the
   // token behind them in vain.
-  const std::uint64_t first = sequence * static_cast<std::uint64_t>(options_.length);
-  Segment run{
-      .token = first,
-      .at = 0,
-      .count = bins_ ? 0 : options_.length,
-      .goes_on = !bins_ && tokens_.tokens() - first > static_cast<std::uint64_t>(options_.length)};
+  const auto length = static_cast<std::uint64_t>(options_.length);
+  const std::uint64_t first = sequence * length, all = rows * length;
+  Segment run{.token = first,
+              .at = 0,
+              .count = bins_ ? 0 : static_cast<std::int64_t>(all),
+              .goes_on = !bins_ && tokens_.tokens() - first > all};
   const auto read_run = [&] {
     row.for_each_chunk(
         run, options_.length, [&](std::int64_t at, std::int64_t in, std::int64_t count) {
@@ -319,7 +347,14 @@ PENSTOCK_INLINE void Packing::fill_row(std::uint64_t sequence, Row& row) const {
   };
   if (bins_) for_each_segment(sequence, add_to_run);
   read_run();
+  if (to.targets.empty()) return;
+  for (std::uint64_t at = length; at < all; at += length)
+    to.targets[static_cast<std::size_t>(at) - 1] = to.tokens[static_cast<std::size_t>(at)];
+}
 
+/// Writes all fields but the tokens of a row, which read_rows() has read.
+PENSTOCK_INLINE void Packing::describe_row(std::uint64_t sequence, Row& row) const {
+  const PackedFields& to = row.fields;
   for_each_segment(sequence, [&](const Segment& segment) {
     const bool is_padding = segment.token == Segment::kPadding;
     const std::int32_t number = row.batch.segments++;

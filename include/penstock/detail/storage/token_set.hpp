@@ -130,12 +130,12 @@ struct TokenSet {
 
   void read_chunks(const TokenPart& part, std::uint64_t begin, std::span<std::int32_t> target,
                    std::int32_t* next) const {
-    const std::size_t most = kChunk / token_bytes - 1;  // There is room for `next`.
+    const std::size_t most = kChunk / token_bytes;
     if (!part.is_local() && target.size() > most) {
       const FileRange whole = bytes_of(part, {begin, target.size()});
       part.file.will_need(std::span(&whole, 1), std::chrono::steady_clock::now());
     }
-    std::array<std::byte, kChunk> memory;
+    std::array<std::byte, kChunk + sizeof(std::int64_t)> memory;  // There is room for `next`.
     while (!target.empty()) {
       const std::size_t count = std::min(target.size(), most);
       const bool with_next = next != nullptr && count == target.size();
