@@ -70,23 +70,36 @@ TEST_CASE("MappedRecords has the records of all files, without copying them", "[
 TEST_CASE("MappedRecords::read_many copies any records, in the order of their indices",
           "[mapped_records]") {
   const TemporaryDirectory directory;
-  const RecordFile records{{numbered_rows(directory / "a.bin", 0, 300, 16),
-                            numbered_rows(directory / "b.bin", 300, 300, 16)},
-                           16};
+  const std::size_t bytes = GENERATE(8u, 16u, 24u, 32u, 64u);
+  std::vector<std::filesystem::path> files{numbered_rows(directory / "a.bin", 0, 600, bytes)};
+  if (GENERATE(false, true))
+    files = {numbered_rows(directory / "a.bin", 0, 300, bytes),
+             numbered_rows(directory / "b.bin", 300, 300, bytes)};
+  const RecordFile records{files, bytes};
   const MappedRecords rows(records);
   const Sampler sampler{{.samples = 600, .batch_size = 600, .shuffle = true, .seed = 5}};
   std::vector<std::uint64_t> samples;
   sampler.samples(0, 0, samples);
   samples.insert(samples.end(), {0, 0, 599, 599});
   for (const std::size_t count :
-       {std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{17}, samples.size()}) {
+       {std::size_t{0}, std::size_t{1}, std::size_t{32}, std::size_t{33}, samples.size()}) {
     const auto some = std::span(samples).last(count);
-    std::vector<std::byte> target(count * 16);
+    std::vector<std::byte> target(count * bytes);
     const std::uint64_t before = test::allocations_of_this_thread();
     rows.read_many(some, target);
     CHECK(test::allocations_of_this_thread() == before);
-    CHECK(rows_of(target, 16) == std::vector<std::uint64_t>(some.begin(), some.end()));
+    CHECK(rows_of(target, bytes) == std::vector<std::uint64_t>(some.begin(), some.end()));
   }
+}
+
+TEST_CASE("MappedRecords::read_many copies records of four bytes", "[mapped_records]") {
+  const TemporaryDirectory directory;
+  const auto file = numbered_rows(directory / "a.bin", 0, 100, 8);
+  const MappedRecords halves(RecordFile{{file}, 4});  // of the numbers
+  const std::vector<std::uint64_t> some{198, 199, 0, 2};
+  std::vector<std::uint32_t> read(some.size());
+  halves.read_many(some, std::as_writable_bytes(std::span(read)));
+  CHECK(read == std::vector<std::uint32_t>{99, 0, 0, 1});
 }
 
 TEST_CASE("MappedRecords rejects records that are not there, and targets of another size",
