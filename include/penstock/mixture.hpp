@@ -109,13 +109,16 @@ class Mixture {
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const;
 
  private:
-  struct Set {
-    SamplerOptions data;
+  /// What is needed for each sample is in one cache line.
+  struct alignas(64) Set {
     std::uint64_t key = 0;         // of its orders
     std::uint64_t per_period = 0;  // samples
     std::uint64_t first = 0;       // number of its first sample among all
-    detail::FeistelShape shape;    // of the permutations of its samples
     detail::Divisor by_size;       // divides by data.samples
+    detail::FeistelShape shape;    // of the permutations of its samples
+    bool is_shuffled = false;      // otherwise than in blocks
+    bool is_in_blocks = false;
+    SamplerOptions data;
   };
   /// What is at one position of each period.
   struct Turn {

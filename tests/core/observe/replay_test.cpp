@@ -316,6 +316,14 @@ TEST_CASE("a pause of the consumer is no part of the period", "[replay]") {
   CHECK(Replayed(pauses, 128).now() == near(4.01));
 }
 
+TEST_CASE("eight batches are enough for a replay, but not with a pause among them", "[replay]") {
+  MadePipeline pipeline{.fill = 1.0, .copy = 1.0, .step = 2.0};
+  CHECK(Replayed(pipeline, 8).loaded());
+  CHECK_FALSE(Replayed(pipeline, 7).loaded());
+  pipeline.pause = penstock::test::MadeTime([](std::size_t k) { return k == 20 ? 700.0 : 0.0; });
+  CHECK_FALSE(Replayed(pipeline, 8).loaded());
+}
+
 TEST_CASE("a slow step now and then is no pause", "[replay]") {
   MadePipeline bursts{.fill = 0.4, .copy = 0.1, .loop = MadeLoop::waits};
   bursts.step = penstock::test::MadeTime([](std::size_t k) { return k % 8 == 7 ? 24.0 : 0.5; });

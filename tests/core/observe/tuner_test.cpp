@@ -194,6 +194,19 @@ TEST_CASE("from where more workers gave nothing, steps up are small until one he
   CHECK(run.workers() == 32);
 }
 
+TEST_CASE("a source that became slower while workers came is not taken for a shared one",
+          "[tuner]") {
+  SimulatedPipeline run(most_of(16), kStart);
+  while (run.workers() == 1) run.take({.source = 8, .consumer = 2}, 1);
+  const SimulatedTimes slower{.source = 12, .consumer = 2};
+  run.take(slower, 200);
+  const std::uint64_t early = run.count_decisions();
+  run.take(slower, 1000);
+  CHECK(run.workers() >= 6);
+  CHECK(run.workers() <= 7);
+  CHECK(run.count_decisions() <= early + 2);
+}
+
 TEST_CASE("workers are parked when somebody else takes half of the cores", "[tuner]") {
   SimulatedPipeline run(most_of(16), kStart);
   run.take({.source = 12, .consumer = 1, .places = 8}, 100);

@@ -112,6 +112,22 @@ TEST_CASE("Mixture: weights are relative, and the period is theirs to the sample
   CHECK(Mixture({{.data = {.samples = 10}}}, {.batch_size = 10}).samples_per_period(0) == 10'000);
 }
 
+TEST_CASE("Mixture: of data sets that lose as much by rounding, the first have a sample more",
+          "[mixture]") {
+  const DataSets six(6, {.data = {.samples = 10}});
+  const Mixture mixture(six, {.batch_size = 10}, 20);
+  for (std::size_t set = 0; set < 6; ++set)
+    CHECK(mixture.samples_per_period(set) == (set < 2 ? 4u : 3u));
+}
+
+TEST_CASE("Mixture: data sets of one sample, a period of one, and 2^63 samples", "[mixture]") {
+  const Mixture one({{.data = {.samples = 1}}}, {.samples = 4, .batch_size = 4}, 1);
+  CHECK(batch_of(one, 0, 0) == Samples{0, 0, 0, 0});
+  const std::uint64_t most = std::uint64_t{1} << 63;
+  const DataSets both{{.data = {.samples = most - 1}}, {.data = {.samples = 1}}};
+  CHECK(Mixture(both, {.batch_size = 2}).place(most - 1) == Mixture::Place{1, 0});
+}
+
 TEST_CASE("Mixture: each rank's batches have the weights, whatever the number of ranks",
           "[mixture]") {
   const int world = GENERATE(2, 3, 4, 10, 100);
@@ -195,6 +211,46 @@ TEST_CASE("Mixture: batches are parts of one list, whatever their size", "[mixtu
     options.batch_size = size;
     CHECK(epoch_of(Mixture(data_sets, options), 3) == all);
   }
+}
+
+/// Whether the samples of a data set, as many as it has, are all of them, and not in order.
+bool is_shuffle_of(const Mixture& mixture, const Samples& samples, std::size_t set,
+                   std::size_t size) {
+  Samples indices = of_set(mixture, samples, set);
+  REQUIRE(indices.size() >= size);
+  indices.resize(size);
+  Samples sorted = indices;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted == counting(size) && indices != sorted;
+}
+
+TEST_CASE("Mixture: data sets that are all shuffled in blocks", "[mixture]") {
+  const SamplerOptions data{.samples = 300, .shuffle = true, .block = 8, .window = 4};
+  const Mixture mixture({{.data = data}, {.data = data}}, {.batch_size = 50});
+  const Samples samples = epoch_of(mixture, 0);
+  CHECK(is_shuffle_of(mixture, samples, 0, 300));
+  CHECK(is_shuffle_of(mixture, samples, 1, 300));
+}
+
+TEST_CASE("Mixture: more data sets in blocks than a table of them has room for", "[mixture]") {
+  const SamplerOptions data{.samples = 300, .shuffle = true, .block = 8, .window = 4};
+  DataSets data_sets(1100, {.data = data});
+  for (const std::size_t often : {0u, 1024u}) data_sets[often].weight = 1000;
+  const Mixture mixture(data_sets, {.samples = 1000, .batch_size = 500});
+  const Samples samples = epoch_of(mixture, 0);
+  CHECK(is_shuffle_of(mixture, samples, 0, 300));
+  CHECK(is_shuffle_of(mixture, samples, 1024, 300));
+}
+
+TEST_CASE("Mixture writes nothing behind the samples of a batch", "[mixture]") {
+  DataSets data_sets = two();
+  if (GENERATE(false, true))
+    for (MixedDataSet& data_set : data_sets) data_set.data.block = 8, data_set.data.window = 4;
+  const Mixture mixture(data_sets, {.samples = 1000, .batch_size = 100});
+  Samples out(101, 7);
+  mixture.samples(0, 0, out);
+  REQUIRE(out.size() == 100);
+  CHECK(out.data()[100] == 7);  // The memory is still there.
 }
 
 // ---- Ranks, and resuming

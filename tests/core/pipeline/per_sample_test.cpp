@@ -229,6 +229,29 @@ TEST_CASE("per_sample, replace: of the epoch's batches, where nothing says how l
   CHECK(producer.replaced() == 1);
 }
 
+/// One batch of two samples.
+struct TwoSamples {
+  std::uint64_t batches() const { return 1; }
+  void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>& out) const {
+    out.insert(out.end(), {0, 1});
+  }
+};
+
+TEST_CASE("per_sample, replace: of two samples, the one for the other", "[per_sample]") {
+  const std::uint64_t bad = GENERATE(0, 1);
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(2), TwoSamples(),
+                                  per_sample([&](const Sample& sample, Numbers& batch) {
+                                    if (sample.index == bad) throw std::runtime_error("no");
+                                    write_row(sample, batch);
+                                  }),
+                                  pool, {.workers = 1, .on_failure = FailurePolicy::replace()});
+  const auto batch = producer.next();
+  REQUIRE(batch);
+  CHECK(batch->ticket().samples[0] == 1 - bad);
+  CHECK(batch->ticket().samples[1] == 1 - bad);
+}
+
 TEST_CASE("per_sample, replace: three others are tried", "[per_sample]") {
   int tries = 0;
   PinnedPool pool;

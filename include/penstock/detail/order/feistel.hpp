@@ -37,7 +37,8 @@ constexpr std::uint64_t feistel_rounds(std::uint64_t bits) noexcept {
 constexpr FeistelShape feistel_shape(std::uint64_t size) noexcept {
   const auto bits = static_cast<std::uint64_t>(std::bit_width(size - 1));
   const std::uint64_t low_bits = (bits + 1) / 2;
-  return {size, low_bits, ((size - 1) >> low_bits) + 1, feistel_rounds(bits)};
+  return {size, static_cast<std::uint32_t>(((size - 1) >> low_bits) + 1),
+          static_cast<std::uint8_t>(low_bits), static_cast<std::uint8_t>(feistel_rounds(bits))};
 }
 
 inline constexpr std::uint32_t feistel_multiplier = 0xd2511f53;

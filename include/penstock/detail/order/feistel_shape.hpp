@@ -12,9 +12,9 @@ struct FeistelShape {
   static constexpr std::uint64_t max_rounds = 48;
 
   std::uint64_t size = 1;
-  std::uint64_t low_bits = 0;  // a = 2^low_bits, at most 2^32
-  std::uint64_t highs = 1;     // b, at most 2^31
-  std::uint64_t rounds = 0;    // even
+  std::uint32_t highs = 1;    // b, at most 2^31
+  std::uint8_t low_bits = 0;  // a = 2^low_bits, at most 2^32
+  std::uint8_t rounds = 0;    // even
 };
 
 }  // namespace penstock::detail

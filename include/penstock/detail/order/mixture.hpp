@@ -98,9 +98,15 @@ PENSTOCK_INLINE void Mixture::take(const std::vector<MixedDataSet>& data_sets,
     }
     const std::uint64_t key =
         detail::mix64(detail::mix64(seed() + set * detail::golden_ratio) + data.seed);
-    sets_.push_back(
-        {data, key, 0, end, detail::feistel_shape(data.samples), detail::Divisor(data.samples)});
-    in_blocks_ = in_blocks_ || data.window != 0;
+    const bool is_in_blocks = data.window != 0;
+    sets_.push_back({.key = key,
+                     .first = end,
+                     .by_size = detail::Divisor(data.samples),
+                     .shape = detail::feistel_shape(data.samples),
+                     .is_shuffled = data.shuffle && !is_in_blocks,
+                     .is_in_blocks = is_in_blocks,
+                     .data = data});
+    in_blocks_ = in_blocks_ || is_in_blocks;
     ends_.push_back(end += data.samples);
   }
   share_period(data_sets);
@@ -226,12 +232,12 @@ PENSTOCK_INLINE void Mixture::put(std::uint64_t position, std::uint64_t* out,
     const Set& set = sets_[at.set];
     const std::uint64_t number = round * set.per_period + at.number;
     if (++turn == period_.size()) turn = 0, ++round;
-    if (set.data.window != 0) {
+    if (set.is_in_blocks) {
       out[i] = number;  // put_blocks() goes on.
       continue;
     }
     const auto [pass, place] = set.by_size.divide(number);
-    if (!set.data.shuffle) {
+    if (!set.is_shuffled) {
       out[i] = set.first + place;
       continue;
     }
@@ -262,7 +268,7 @@ PENSTOCK_INLINE void Mixture::put_blocks(std::uint64_t position, std::uint64_t* 
     for (std::size_t i = 0; i < some; ++i) {
       const std::uint32_t set = period_[static_cast<std::size_t>(turn)].set;
       if (++turn == period_.size()) turn = 0;
-      if (sets_[set].data.window == 0) continue;
+      if (!sets_[set].is_in_blocks) continue;
       set_of[i] = set;
       std::size_t head = set * std::size_t{0x9e3779b1} % kHeads;
       while (last[head] != kNone && set_of[last[head]] != set) head = (head + 1) % kHeads;
