@@ -5,6 +5,7 @@
 // with which numbers, and where.
 
 #include <cuda_runtime_api.h>
+#include <penstock/detail/language.hpp>
 
 #include <chrono>
 #include <concepts>

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <penstock/detail/language.hpp>
 #include <span>
 
 namespace penstock {

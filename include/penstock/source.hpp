@@ -41,6 +41,7 @@
 //       }))
 
 #include <cuda_runtime_api.h>
+#include <penstock/detail/language.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -11,6 +11,7 @@
 // Functions of yours that penstock calls get a cudaStream_t.
 
 #include <concepts>
+#include <penstock/detail/language.hpp>
 
 typedef struct CUstream_st* cudaStream_t;  // as in CUDA's <driver_types.h>
 

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cuda/std/mdspan>
+#include <penstock/detail/language.hpp>
 
 namespace penstock {
 

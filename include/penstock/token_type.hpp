@@ -4,6 +4,7 @@
 // TokenType and TokenRange: how files store tokens, and some of them.
 
 #include <cstdint>
+#include <penstock/detail/language.hpp>
 
 namespace penstock {
 

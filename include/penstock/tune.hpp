@@ -13,6 +13,7 @@
 // that does not do half of it is put back. docs/tuning.md has the method.
 
 #include <cstddef>
+#include <penstock/detail/language.hpp>
 
 namespace penstock {
 

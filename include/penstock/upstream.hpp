@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <penstock/detail/language.hpp>
 #include <stdexcept>
 #include <utility>
 

@@ -6,6 +6,8 @@
 // penstock. A public header has the declarations; detail/<folder>/<the same name> has the
 // definitions.
 
+#include <penstock/detail/language.hpp>
+
 #ifdef PENSTOCK_HEADER_ONLY
 #define PENSTOCK_INLINE inline
 #else

@@ -15,6 +15,7 @@
 // Any thread may call any function, unless it says otherwise.
 
 #include <driver_types.h>
+#include <penstock/detail/language.hpp>
 
 #include <chrono>
 #include <cstddef>
