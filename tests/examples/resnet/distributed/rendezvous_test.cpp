@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <exception>
 #include <future>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -40,15 +41,18 @@ bool connects_to(const char* host, int port) {
   return ::connect(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
 }
 
-/// One that the system holds to be free.
+/// One that nobody has, below those that the system gives to connections.
 int free_port() {
-  const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof address;
-  ::bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-  ::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.sin_port);
+  std::random_device random;
+  while (true) {
+    const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int port = 10'000 + static_cast<int>(random() % 9'900);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (::bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0)
+      return port;
+  }
 }
 
 /// Alone on its machine.
@@ -152,7 +156,7 @@ TEST_CASE("rank 0 listens at the addresses of this machine that its name leads t
   CHECK(loopback.where == "127.0.0.1");
   CHECK_FALSE(connects_to("127.0.0.2", port));
   // This port is taken now, at all addresses too.
-  CHECK(listen(pair, {port, port + 1}).port != port);
+  CHECK(listen(pair, ports_of(rank_of(0, 2, port))).port != port);
   CHECK_THROWS_AS(listen(pair, {port}), RankError);
   CHECK_THROWS_AS(place("192.0.2.1"), RankError);
 }
