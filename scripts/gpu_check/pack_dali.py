@@ -27,9 +27,7 @@ import tempfile
 import zipfile
 
 CONTAINER = struct.pack("<I", 0xBA55ED50)  # begins a container of device code (fatbinary)
-# What dali_images.py imports, in versions that DALI takes.
-PACKAGES = ["nvidia-dali-cuda130==2.4.0", "nvidia-nvimgcodec-cu13>=0.9,<0.10", "optree", "gast>=0.3.3,<=0.7.0",
-            "astunparse>=1.6,<=1.6.3", "six>=1.16,<=1.17", "packaging<=26.3"]  # fmt: skip
+LOCK = pathlib.Path(__file__).parent.parent / "locks/dali.txt"  # what dali_images.py imports
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)] + ["manylinux2014_x86_64", "any"]
 # Folders and files that no program here reads.
 USELESS = ("nvidia/dali/test/", "nvidia/dali/include/", "nvidia/dali/plugin/jax/", "nvidia/dali/plugin/numba/",
@@ -38,12 +36,13 @@ USELESS = ("nvidia/dali/test/", "nvidia/dali/include/", "nvidia/dali/plugin/jax/
            "nvidia/nvimgcodec/extensions/libnvjpeg2k_ext", "nvidia/nvimgcodec/extensions/libtiff_ext")  # fmt: skip
 
 
-def download(requirements, python, folder):
+def download(python, folder):
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-               "--only-binary=:all:", "--implementation", "cp", "--python-version", python, "--dest", folder]  # fmt: skip
+               "--require-hashes", "--requirement", LOCK, "--only-binary=:all:", "--implementation", "cp",
+               "--python-version", python, "--dest", folder]  # fmt: skip
     for platform in PLATFORMS:
         command += ["--platform", platform]
-    if subprocess.run([*command, *requirements]).returncode != 0:
+    if subprocess.run(command).returncode != 0:
         sys.exit("pack_dali.py: pip could not get the wheels: is PyPI within reach?")
 
 
@@ -120,7 +119,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         wheels, tree = option.wheels or pathlib.Path(scratch, "wheels"), option.keep or pathlib.Path(scratch, "tree")
         if option.wheels is None:
-            download(PACKAGES, option.python, wheels)
+            download(option.python, wheels)
         tree.mkdir(parents=True, exist_ok=True)
         for wheel in sorted(wheels.glob("*.whl")):
             unpack(wheel, option.python, tree)

@@ -99,6 +99,19 @@ class LaunchTest(unittest.TestCase):
         again = self.launch("-n", "1", "bash", "-c", "echo $TORCHELASTIC_RUN_ID")[1].decode().split()[1]
         self.assertNotEqual(again, run)
 
+    def test_each_job_has_a_secret_of_its_own(self):
+        around = {"PENSTOCK_JOB_SECRET": "that of another job", "PENSTOCK_JOB_SECRET_FILE": "/nowhere"}
+        words = "-n", "3", "bash", "-c", "echo $PENSTOCK_JOB_SECRET ${PENSTOCK_JOB_SECRET_FILE-none}"
+        jobs = [self.launch(*words, environment=around) for _ in range(2)]
+        secrets_of_jobs = set()
+        for status, out, err in jobs:
+            self.assertEqual((status, err), (0, b""))
+            said = {line.split(" ", 1)[1] for line in out.decode().splitlines()}
+            self.assertEqual(len(said), 1, "the ranks of a job have the same")
+            self.assertRegex(said := said.pop(), "^[0-9a-f]{64} none$")
+            secrets_of_jobs.add(said)
+        self.assertEqual(len(secrets_of_jobs), 2)
+
     # ---- What they print
 
     def test_lines_stay_whole(self):

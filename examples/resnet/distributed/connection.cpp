@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -21,7 +22,7 @@ struct Header {
   std::array<char, 8> word;
   std::uint32_t kind, size;
 };
-constexpr std::array<char, 8> kWord{'p', 'e', 'n', 's', 't', 'o', 'k', '1'};
+constexpr std::array<char, 8> kWord{'p', 'e', 'n', 's', 't', 'o', 'k', '2'};
 
 }  // namespace
 
@@ -77,13 +78,14 @@ bool Connection::flush() {
 bool Connection::receive() {
   std::array<char, 1 << 14> buffer;
   // Whoever never stops sending does not hold up the others: the rest is read the next time.
-  for (int turn = 0; turn < 64; ++turn) {
-    const ssize_t got = ::recv(descriptor(), buffer.data(), buffer.size(), 0);
+  // Nor does it fill the memory: what is in front of that is a whole message, or garbage.
+  for (int turn = 0; turn < 64 && in_.size() < most_ + sizeof(Header); ++turn) {
+    const std::size_t room = most_ + sizeof(Header) - in_.size();
+    const ssize_t got = ::recv(descriptor(), buffer.data(), std::min(room, buffer.size()), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
     if (got == 0) return false;
     in_.append(buffer.data(), static_cast<std::size_t>(got));
-    if (in_.size() > most_ + sizeof(Header)) return true;  // next() takes it, or it is garbage
   }
   return true;
 }

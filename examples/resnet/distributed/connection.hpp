@@ -37,6 +37,8 @@ class Socket {
 enum class Kind : std::uint32_t {
   // To meet (rendezvous.hpp).
   hello,
+  challenge,
+  proof,
   welcome,
   refused,
   start,

@@ -61,7 +61,7 @@ Control::Control(const penstock::Ranks& ranks, milliseconds timeout, int channel
       beat_(time_between_beats(timeout, ranks.world_size)),
       grace_(std::clamp(timeout / 2, milliseconds(1000), milliseconds(30'000))),
       exceptions_(std::uncaught_exceptions()),
-      meeting_(meet(ranks, timeout, channels)),
+      meeting_(meet(ranks, JobSecret::from_environment(), timeout, channels)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       last_look_(Clock::now()),
       next_beat_(last_look_) {

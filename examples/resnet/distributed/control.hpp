@@ -34,7 +34,8 @@ class Control {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Meets the others: see meet(), which throws the same. One channel is for Control.
+  /// Meets the others, with the secret of the environment: see meet() and JobSecret, which throw
+  /// the same. One channel is for Control.
   Control(const penstock::Ranks& ranks, std::chrono::milliseconds timeout, int channels);
   /// Says to the others that this rank is through, or, if an exception is on its way, that it
   /// failed.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous.hpp"
 
-#include <arpa/inet.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -13,7 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
+#include <cstdlib>
 #include <list>
 #include <memory>
 #include <optional>
@@ -24,6 +22,8 @@
 #include <utility>
 
 #include "communicator.hpp"
+#include "introduction.hpp"
+#include "listeners.hpp"
 
 namespace resnet {
 
@@ -34,8 +34,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kToConnect{1000}, kToAnswer{2000};
-constexpr milliseconds kToSpeak{5000};  // how long a connection may say nothing
-constexpr std::size_t kStrangersAtMost = 256;
+constexpr milliseconds kToProve{5000};  // that a connection is one of this job
+constexpr std::size_t kStrangersAtMost = 256, kTextOfStrangers = 1024;
+constexpr int kTakenAtOnce = 64;
 constexpr std::size_t kOtherFiles = 512;  // of the program
 
 std::string reason(int error) {
@@ -56,58 +57,7 @@ std::string this_host() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
-// ---- What a rank says of itself
-
-struct Hello {
-  int world_size = 0, rank = -1, channel = -1;
-  std::string host, job;
-};
-
-std::string text_of(const Hello& hello) {
-  std::ostringstream out;
-  out << hello.world_size << ' ' << hello.rank << ' ' << hello.channel << ' ' << hello.host << ' '
-      << hello.job;
-  return out.str();
-}
-
-std::optional<Hello> read_hello(const std::string& text) {
-  Hello hello;
-  std::istringstream in(text);
-  if (!(in >> hello.world_size >> hello.rank >> hello.channel >> hello.host)) return {};
-  in.get();
-  std::getline(in, hello.job);
-  return hello;
-}
-
 // ---- Rank 0
-
-Socket listen_at(int port, bool loopback) {
-  const int on = 1, off = 0;
-  if (!loopback) {
-    Socket both(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (both) {
-      ::setsockopt(both.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      ::setsockopt(both.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-      sockaddr_in6 address{};
-      address.sin6_family = AF_INET6;
-      address.sin6_addr = in6addr_any;
-      address.sin6_port = htons(static_cast<std::uint16_t>(port));
-      if (::bind(both.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-          ::listen(both.descriptor(), SOMAXCONN) == 0)
-        return both;
-    }
-  }
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-      ::listen(socket.descriptor(), SOMAXCONN) == 0)
-    return socket;
-  return {};
-}
 
 /// A connection is an open file, of which systems allow a process 1024 unless it asks for more.
 void allow_files(std::size_t count) {
@@ -119,53 +69,48 @@ void allow_files(std::size_t count) {
 
 class Host {
  public:
-  Host(const Ranks& ranks, milliseconds timeout, int channels);
+  Host(const Ranks& ranks, const JobSecret& secret, milliseconds timeout, int channels);
   Meeting wait();
 
  private:
+  /// Who has not proved yet that it is of this job.
   struct Newcomer {
     Connection connection;
+    std::string address;
     Clock::time_point until;
+    std::string nonces = {};  ///< its own and rank 0's, once it has said hello
   };
 
   bool complete() const;
   std::vector<int> missing() const;
   void look_once();
-  void take_newcomers();
+  void take_newcomers(const Socket& listener);
+  void make_room();
   void hear(Newcomer& newcomer);
+  void challenge(Newcomer& newcomer, const std::string& nonce);
   void answer(Newcomer& newcomer, const std::string& text);
-  std::string refusal(const Hello& hello);
+  std::string refusal(const Claim& claim);
   [[noreturn]] void give_up();
 
   const Ranks& ranks_;
+  const JobSecret& secret_;
   const milliseconds timeout_;
   const Clock::time_point until_ = Clock::now() + timeout_;
   const std::size_t connections_;  ///< that there will be
-  int port_ = 0;
-  Socket listener_;
+  const Listeners listeners_;
   std::list<Newcomer> newcomers_;
   Meeting meeting_;
   std::string last_refusal_;
 };
 
-Host::Host(const Ranks& ranks, milliseconds timeout, int channels)
+Host::Host(const Ranks& ranks, const JobSecret& secret, milliseconds timeout, int channels)
     : ranks_(ranks),
+      secret_(secret),
       timeout_(timeout),
       connections_(static_cast<std::size_t>(channels) *
-                   static_cast<std::size_t>(ranks.world_size - 1)) {
+                   static_cast<std::size_t>(ranks.world_size - 1)),
+      listeners_(listen(ranks, ports_of(ranks))) {
   allow_files(connections_ + kStrangersAtMost + kOtherFiles);
-  const auto ports = ports_of(ranks);
-  int error = 0;
-  for (auto port = ports.begin(); port != ports.end() && !listener_; ++port) {
-    listener_ = listen_at(*port, on_one_machine(ranks));
-    error = errno;
-    port_ = *port;
-  }
-  if (!listener_)
-    throw RankError(0, "rank 0 can listen at none of the ports " + std::to_string(ports.front()) +
-                           " to " + std::to_string(ports.back()) + " (" + reason(error) +
-                           "): set MASTER_PORT to where some are free");
-  listener_.set_blocking(false);
   const auto size = static_cast<std::size_t>(ranks.world_size);
   meeting_.connections.resize(static_cast<std::size_t>(channels));
   for (auto& channel : meeting_.connections) channel.resize(size);
@@ -204,7 +149,9 @@ Meeting Host::wait() {
 /// Waits until somebody comes, says something or leaves, or a while. A rank says nothing until all
 /// are there: what can be read from it is its end.
 void Host::look_once() {
-  std::vector<pollfd> wanted{{listener_.descriptor(), POLLIN, 0}};
+  std::vector<pollfd> wanted;
+  for (const Socket& listener : listeners_.sockets)
+    wanted.push_back({listener.descriptor(), POLLIN, 0});
   for (const Newcomer& newcomer : newcomers_)
     wanted.push_back({newcomer.connection.descriptor(), POLLIN, 0});
   std::vector<Connection*> welcome;
@@ -221,69 +168,102 @@ void Host::look_once() {
     hear(*newcomer);
     newcomer = newcomer->connection ? std::next(newcomer) : newcomers_.erase(newcomer);
   }
-  if (wanted[0].revents != 0) take_newcomers();
+  for (std::size_t i = 0; i < listeners_.sockets.size(); ++i)
+    if (wanted[i].revents != 0) take_newcomers(listeners_.sockets[i]);
 }
 
-void Host::take_newcomers() {
-  while (true) {
-    Socket socket(::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+/// A flood of them does not keep rank 0 from hearing those that are here.
+void Host::take_newcomers(const Socket& listener) {
+  for (int taken = 0; taken < kTakenAtOnce; ++taken) {
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    auto* const address = reinterpret_cast<sockaddr*>(&from);
+    Socket socket(::accept4(listener.descriptor(), address, &size, SOCK_CLOEXEC));
     if (!socket && (errno == EMFILE || errno == ENFILE)) {
       last_refusal_ =
           "rank 0 cannot open more connections (" + reason(errno) + "): raise its limit, ulimit -n";
       std::this_thread::sleep_for(milliseconds(50));  // They still wait: poll() would not.
     }
     if (!socket) return;
-    newcomers_.push_back({Connection(std::move(socket)), Clock::now() + kToSpeak});
-    // All ranks may come at once: only more than they are pushes somebody out.
-    if (newcomers_.size() > connections_ + kStrangersAtMost) newcomers_.pop_front();
+    std::array<char, 64> name{};
+    ::getnameinfo(address, size, name.data(), name.size(), nullptr, 0, NI_NUMERICHOST);
+    newcomers_.push_back(
+        {Connection(std::move(socket), kTextOfStrangers), name.data(), Clock::now() + kToProve});
+    make_room();
   }
+}
+
+/// All ranks may come at once: only more than they are push somebody out, first who says nothing.
+void Host::make_room() {
+  if (newcomers_.size() <= connections_ + kStrangersAtMost) return;
+  const auto silent = std::find_if(newcomers_.begin(), std::prev(newcomers_.end()),
+                                   [](const Newcomer& one) { return one.nonces.empty(); });
+  newcomers_.erase(silent == std::prev(newcomers_.end()) ? newcomers_.begin() : silent);
 }
 
 /// Leaves the connection empty where nothing more is to be heard from it.
 void Host::hear(Newcomer& newcomer) {
   const bool open = newcomer.connection.receive();
-  if (const auto message = newcomer.connection.next(); message && message->kind == Kind::hello)
-    return answer(newcomer, message->text);
-  if (newcomer.connection.garbage()) last_refusal_ = "something that is no rank connected";
-  if (!open || newcomer.connection.garbage() || Clock::now() >= newcomer.until)
-    newcomer.connection = {};
+  const bool greeted = !newcomer.nonces.empty();
+  const auto message = newcomer.connection.next();
+  if (message && message->kind == Kind::hello && message->text.size() == kNonce && !greeted)
+    return challenge(newcomer, message->text);
+  if (message && message->kind == Kind::proof && greeted) return answer(newcomer, message->text);
+  const bool garbage = message || newcomer.connection.garbage();
+  if (garbage) last_refusal_ = "something that is no rank connected from " + newcomer.address;
+  if (!open && greeted)
+    last_refusal_ = "somebody at " + newcomer.address +
+                    " left when rank 0 had proved its secret: is it another one there?";
+  if (!open || garbage || Clock::now() >= newcomer.until) newcomer.connection = {};
+}
+
+void Host::challenge(Newcomer& newcomer, const std::string& nonce) {
+  const std::string own = resnet::nonce();
+  newcomer.nonces = nonce + own;
+  newcomer.connection.post(Kind::challenge, secret_.proof(kOfRank0, newcomer.nonces, "") + own);
+  if (!newcomer.connection.flush()) newcomer.connection = {};
 }
 
 void Host::answer(Newcomer& newcomer, const std::string& text) {
   Connection connection = std::exchange(newcomer.connection, {});
-  const auto hello = read_hello(text);
-  const std::string why = hello ? refusal(*hello) : "it does not say who it is";
+  const std::size_t at = std::min(text.size(), JobSecret::kProof);
+  const std::string said = text.substr(at);
+  const bool known = secret_.accepts(text.substr(0, at), kOfRank, newcomer.nonces, said);
+  const auto claim = known ? read_claim(said) : std::nullopt;
+  const std::string why = !known  ? kUnproven
+                          : claim ? refusal(*claim)
+                                  : "refused: it does not say who it is";
   if (!why.empty()) {
-    last_refusal_ = why;
+    last_refusal_ = known ? why : newcomer.address + " did not prove that it has the job's secret";
     connection.post(Kind::refused, why);
     connection.flush();
     return;
   }
-  connection.post(Kind::welcome, "");
+  connection.post(Kind::welcome, secret_.proof(kOfWelcome, newcomer.nonces, said));
   if (!connection.flush()) return;
   connection.accept_long();
-  const auto rank = static_cast<std::size_t>(hello->rank);
-  meeting_.hosts[rank] = hello->host;
-  meeting_.connections[static_cast<std::size_t>(hello->channel)][rank] = std::move(connection);
+  const auto rank = static_cast<std::size_t>(claim->rank);
+  meeting_.hosts[rank] = claim->host;
+  meeting_.connections[static_cast<std::size_t>(claim->channel)][rank] = std::move(connection);
 }
 
-std::string Host::refusal(const Hello& hello) {
+/// Where there is no secret, it may go to anybody: it does not name the job.
+std::string Host::refusal(const Claim& claim) {
   const std::string who =
-      "rank " + std::to_string(hello.rank) + " on " + hello.host + " is refused: ";
-  if (hello.job != ranks_.job)
-    return who + "it is of the job \"" + hello.job + "\", this is the job \"" + ranks_.job + "\"";
-  if (hello.world_size != ranks_.world_size)
-    return who + "it is of " + std::to_string(hello.world_size) + " ranks, this job has " +
+      "rank " + std::to_string(claim.rank) + " on " + claim.host + " is refused: ";
+  if (claim.job != ranks_.job) return who + "it is of another job, \"" + claim.job + '"';
+  if (claim.world_size != ranks_.world_size)
+    return who + "it is of " + std::to_string(claim.world_size) + " ranks, this job has " +
            std::to_string(ranks_.world_size);
-  if (hello.rank < 1 || hello.rank >= ranks_.world_size || hello.channel < 0 ||
-      hello.channel >= static_cast<int>(meeting_.connections.size()))
+  if (claim.rank < 1 || claim.rank >= ranks_.world_size || claim.channel < 0 ||
+      claim.channel >= static_cast<int>(meeting_.connections.size()))
     return who + "there is no such rank";
-  Connection& known = meeting_.connections[static_cast<std::size_t>(hello.channel)]
-                                          [static_cast<std::size_t>(hello.rank)];
+  Connection& known = meeting_.connections[static_cast<std::size_t>(claim.channel)]
+                                          [static_cast<std::size_t>(claim.rank)];
   if (known && readable_within(known.descriptor(), 0)) known = {};  // It has left.
   if (known)
     return who + "this rank is here already, on " +
-           meeting_.hosts[static_cast<std::size_t>(hello.rank)];
+           meeting_.hosts[static_cast<std::size_t>(claim.rank)];
   return {};
 }
 
@@ -291,7 +271,8 @@ void Host::give_up() {
   const std::vector<int> ranks = missing();
   std::string why = (ranks.size() == 1 ? "rank " : "ranks ") + listed(ranks) + " of " +
                     std::to_string(ranks_.world_size) + " did not come within " + shown(timeout_) +
-                    ": rank 0 waited on " + this_host() + ", port " + std::to_string(port_) +
+                    ": rank 0 waited on " + this_host() + ", port " +
+                    std::to_string(listeners_.port) + " of " + listeners_.where +
                     ", for the job \"" + ranks_.job + "\"";
   if (!last_refusal_.empty()) why += "; " + last_refusal_;
   for (auto& connection : meeting_.connections[0]) {
@@ -306,19 +287,25 @@ void Host::give_up() {
 
 class Guest {
  public:
-  Guest(const Ranks& ranks, milliseconds timeout, int channels)
-      : ranks_(ranks), timeout_(timeout), channels_(channels), ports_(ports_of(ranks)) {}
+  Guest(const Ranks& ranks, const JobSecret& secret, milliseconds timeout, int channels)
+      : ranks_(ranks),
+        secret_(secret),
+        timeout_(timeout),
+        channels_(channels),
+        ports_(ports_of(ranks)) {}
   Meeting join();
 
  private:
   std::optional<Meeting> try_port(int port);
   Socket connect_to(int port);
   Socket connect_to(const addrinfo& address);
-  bool introduce(Connection& connection, int channel);
+  std::optional<Message> answer_to(Connection& connection, Kind kind, const std::string& text);
+  bool introduce(Connection& connection, int channel, int port);
   bool wait_for_start(Connection& connection);
   [[noreturn]] void give_up() const;
 
   const Ranks& ranks_;
+  const JobSecret& secret_;
   const milliseconds timeout_;
   const int channels_;
   const std::vector<int> ports_;
@@ -344,7 +331,7 @@ std::optional<Meeting> Guest::try_port(int port) {
     Socket socket = connect_to(port);
     if (!socket) return {};
     Connection connection(std::move(socket));
-    if (!introduce(connection, channel)) return {};
+    if (!introduce(connection, channel, port)) return {};
     connection.accept_long();
     meeting.connections.emplace_back().push_back(std::move(connection));
   }
@@ -388,24 +375,43 @@ Socket Guest::connect_to(const addrinfo& address) {
   return {};
 }
 
-/// False: it is not rank 0 of this job.
-bool Guest::introduce(Connection& connection, int channel) {
-  connection.post(Kind::hello,
-                  text_of({ranks_.world_size, ranks_.rank, channel, this_host(), ranks_.job}));
+std::optional<Message> Guest::answer_to(Connection& connection, Kind kind,
+                                        const std::string& text) {
+  connection.post(kind, text);
   const auto until = Clock::now() + kToAnswer;
   bool open = connection.flush();
   while (open && Clock::now() < until) {
     readable_within(connection.descriptor(), milliseconds_until(until, kToAnswer));
     open = connection.receive();
-    const auto message = connection.next();
-    if (connection.garbage()) break;
-    if (!message) continue;
-    if (message->kind == Kind::welcome) return true;
-    if (message->kind == Kind::refused) last_problem_ = message->text;
+    if (auto message = connection.next()) return message;
+    if (!connection.garbage()) continue;
+    last_problem_ = "something that is not rank 0 answered";
+    break;
+  }
+  return {};
+}
+
+/// False: it is not rank 0 of this job.
+bool Guest::introduce(Connection& connection, int channel, int port) {
+  const std::string own = nonce();
+  const auto challenge = answer_to(connection, Kind::hello, own);
+  if (!challenge || challenge->kind != Kind::challenge ||
+      challenge->text.size() != JobSecret::kProof + kNonce)
+    return false;
+  const std::string nonces = own + challenge->text.substr(JobSecret::kProof);
+  if (!secret_.accepts(challenge->text.substr(0, JobSecret::kProof), kOfRank0, nonces, "")) {
+    last_problem_ = "who answers at port " + std::to_string(port) + " has " +
+                    (secret_.empty() ? "a secret (PENSTOCK_JOB_SECRET), and this rank has none"
+                                     : "not this rank's secret (PENSTOCK_JOB_SECRET)");
     return false;
   }
-  if (connection.garbage()) last_problem_ = "something that is not rank 0 answered";
-  return false;
+  const std::string claim =
+      text_of({ranks_.world_size, ranks_.rank, channel, this_host(), ranks_.job});
+  const auto answer =
+      answer_to(connection, Kind::proof, secret_.proof(kOfRank, nonces, claim) + claim);
+  if (answer && answer->kind == Kind::refused) last_problem_ = answer->text;
+  return answer && answer->kind == Kind::welcome &&
+         secret_.accepts(answer->text, kOfWelcome, nonces, claim);
 }
 
 /// False: rank 0 has gone away; perhaps it comes back.
@@ -451,12 +457,17 @@ std::vector<int> ports_of(const Ranks& ranks) {
   return ports;
 }
 
-Meeting meet(const Ranks& ranks, milliseconds timeout, int channels) {
+Meeting meet(const Ranks& ranks, const JobSecret& secret, milliseconds timeout, int channels) {
   if (ranks.host.empty() && !on_one_machine(ranks))
     throw std::invalid_argument("nothing says on which machine rank 0 is (" + ranks.source +
                                 " does not): set MASTER_ADDR to its name");
-  return ranks.rank == 0 ? Host(ranks, timeout, channels).wait()
-                         : Guest(ranks, timeout, channels).join();
+  if (secret.empty() && !on_one_machine(ranks))
+    throw std::invalid_argument(
+        "ranks on several machines need a secret, or anybody on the network could join them: set "
+        "PENSTOCK_JOB_SECRET for all of them to one text, such as that of `openssl rand -hex 32`, "
+        "or PENSTOCK_JOB_SECRET_FILE to a file that has it");
+  return ranks.rank == 0 ? Host(ranks, secret, timeout, channels).wait()
+                         : Guest(ranks, secret, timeout, channels).join();
 }
 
 std::string listed(const std::vector<int>& ranks) {

@@ -6,8 +6,9 @@
 //
 // Rank 0 listens at the first of kPorts ports, from Ranks::port on, that is free; without a port,
 // from one on that follows from the job's name. The others try these ports in turn until one
-// answers as rank 0 of their job. So two jobs on one machine do not disturb each other, and a port
-// that somebody else has (as torchrun's agent has MASTER_PORT, for its own store) does no harm.
+// answers as rank 0 of their job, and proves it by the job's secret. So two jobs on one machine do
+// not disturb each other, and a port that somebody else has (as torchrun's agent has MASTER_PORT,
+// for its own store) does no harm.
 //
 // NCCL_COMM_ID=host:port would make NCCL's id without any exchange. But then a rank that does not
 // come is waited for within NCCL, which does not say which one it is; another job's rank is not
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "connection.hpp"
+#include "job_secret.hpp"
 
 namespace resnet {
 
@@ -35,8 +37,11 @@ std::vector<int> ports_of(const penstock::Ranks& ranks);
 
 /// Of two ranks or more. Blocks until all are there; throws RankError when some are not, within
 /// `timeout`: on rank 0 it names them, on the others too, or rank 0 itself. std::invalid_argument
-/// where nothing says on which machine rank 0 is.
-Meeting meet(const penstock::Ranks& ranks, std::chrono::milliseconds timeout, int channels);
+/// where nothing says on which machine rank 0 is, and where there are several machines and no
+/// secret. Rank 0 and each other rank prove to one another that they have the secret; who has not
+/// is told nothing of the job.
+Meeting meet(const penstock::Ranks& ranks, const JobSecret& secret,
+             std::chrono::milliseconds timeout, int channels);
 
 /// "2, 5 and 7".
 std::string listed(const std::vector<int>& ranks);

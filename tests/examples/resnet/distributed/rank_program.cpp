@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank of a job, for communicator_test.py: rank_program
+// One rank of a job, for communicator_test.py and rendezvous_test.py: rank_program
 // sums|steps|unwinds|replays|slow|late|meet TIMEOUT [FAULT RANK]. Exit status 0; 3 when a rank is
 // lost, 1 for another exception. In `steps` and `replays`, FAULT comes over RANK in its third step.
 

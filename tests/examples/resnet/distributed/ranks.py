@@ -11,7 +11,7 @@ import sys
 
 LONG = 120  # seconds that nothing here takes
 NONE = {name: value for name, value in os.environ.items()
-        if not name.startswith(("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "MASTER_")) and "RANK" not in name
+        if not name.startswith(("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "MASTER_", "PENSTOCK_JOB_SECRET")) and "RANK" not in name
         and name not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "JOB_COMPLETION_INDEX")}  # fmt: skip
 
 

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where CMake found no NCCL: one rank.
+// One rank, where CMake did not find what more of them need.
+
+#include "alone.hpp"
 
 #include <stdexcept>
 
-#include "../alone.hpp"
-#include "../communicator.hpp"
+#include "communicator.hpp"
 
 namespace resnet {
 
 std::unique_ptr<Communicator> make_communicator(const penstock::Ranks& ranks,
                                                 const CommunicatorOptions&) {
   if (ranks.world_size == 1) return std::make_unique<Alone>();
-  throw std::invalid_argument("this program was built without NCCL, and here are " +
+  throw std::invalid_argument("this program was built without " RESNET_MISSING ", and here are " +
                               std::to_string(ranks.world_size) +
-                              " ranks: install NCCL (2.28 or later), and build it again");
+                              " ranks: install it, and build the program again");
 }
 
 }  // namespace resnet
