@@ -10,16 +10,15 @@ Printed are medians: what a second brings, and the CPU seconds of the client alo
 rate; both beside ours.
 
 parts    one object in ranges of 8 MiB, several at the same time: ours, KvikIO, s3dlio, awscrt, multi-storage-client
-objects  objects of 128 KiB, each in one piece, in random order, many at the same time: the same ones
+objects  objects of 128 KiB, each in one piece, in random order, many at the same time: the same ones, and LitData
 shards   the same objects in 8 tar files, in their order: ours and WebDataset
 
 Of each client the best of its settings (SETTINGS) is found first, ours too. Each process reads all once to compare the content,
 which is not counted; then it checks lengths.
-LitData has no part: its StreamingDataset reads files of its own format, whole, through a folder on a disk, and its
-StreamingRawDataset begins with a listing of the bucket, which nginx has not.
+LitData reads by its StreamingRawDataset, which has the names from an indexer of this script, as nginx lists no bucket.
 
---python says which Python has the peers (pip install kvikio-cu13 s3dlio awscrt "multi-storage-client[boto3]" webdataset numpy); a peer
-that is not there, or does not run here, is left out with what it says. Ours is remote_peer of --build:
+--python says which Python has the peers (pip install kvikio-cu13 s3dlio awscrt "multi-storage-client[boto3]" litdata
+boto3 webdataset numpy); a peer that is not there, or does not run here, is left out with what it says. Ours is remote_peer of --build:
 cmake --preset release && cmake --build --preset release --target remote_peer. nginx comes from the distribution.
 """
 
@@ -58,6 +57,7 @@ SETTINGS = {
         "s3dlio": ["many 16", "many 32", "many 64", "async 16", "async 32"],
         "awscrt": ["whole 16", "whole 64", "parts 16", "parts 64"],
         "multi-storage-client": ["boto 1", "boto 8", "rust 1", "rust 8", "rust 16", "rust 32"],
+        "litdata": ["16", "64", "128"],
     },
     "shards": {OURS: ["1", "64+1", "128+1", "128+2"], "webdataset": ["default"]},
 }
@@ -289,7 +289,7 @@ def multi_storage_client(task, setting):
 
     options = {"base_path": "bucket", "endpoint_url": task.endpoint, "region_name": "us-east-1", "max_pool_connections": 64}
     if kind == "rust":
-        options["rust_client"] = {}
+        options["rust_client"] = {"allow_http": True}
     keys = {"type": "S3Credentials", "options": {"access_key": "any", "secret_key": "any"}}
     profile = {"storage_provider": {"type": "s3", "options": options}, "credentials_provider": keys}
     client = StorageClient(StorageClientConfig.from_dict({"profiles": {"server": profile}}, "server"))
@@ -300,6 +300,39 @@ def multi_storage_client(task, setting):
             run(lambda range_: take(range_[0], client.read("big.bin", Range(*range_))), task.ranges())
         else:
             run(lambda number: take(number * OBJECT, client.read(f"objects/{name_of(number)}")), order)
+
+    return read
+
+
+def litdata(task, setting):
+    """How many downloads run at the same time. It is asked for 512 objects at a time."""
+    os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any", AWS_ENDPOINT_URL=task.endpoint,
+                      AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true")  # fmt: skip
+    import litdata.streaming.downloader as downloader
+    from litdata.raw.dataset import StreamingRawDataset
+    from litdata.raw.indexer import BaseIndexer, FileMetadata
+
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # It has no option of its own for that.
+
+    class Names(BaseIndexer):
+        def discover_files(self, input_dir, storage_options):
+            count = len(task.right) // OBJECT
+            return [FileMetadata(f"s3://bucket/objects/{name_of(number)}", OBJECT) for number in range(count)]
+
+        def build_or_load_index(self, input_dir, cache_dir, storage_options, recompute_index=False):
+            return self.discover_files(input_dir, storage_options)
+
+    scratch = tempfile.TemporaryDirectory()
+    options = {"endpoint_url": task.endpoint}
+    dataset = StreamingRawDataset("s3://bucket/objects/", cache_dir=scratch.name, indexer=Names(), storage_options=options,
+                                  max_concurrent_downloads=int(setting), max_prefetch=0)  # fmt: skip
+
+    def read(order, take):
+        assert scratch.name  # It lives as long as the data set.
+        for at in range(0, len(order), 512):
+            numbers = order[at : at + 512]
+            for number, content in zip(numbers, dataset.__getitems__(numbers)):
+                take(number * OBJECT, content)
 
     return read
 
@@ -321,6 +354,7 @@ PEERS = {
     "s3dlio": s3dlio,
     "awscrt": awscrt,
     "multi-storage-client": multi_storage_client,
+    "litdata": litdata,
     "webdataset": webdataset,
 }
 
@@ -365,6 +399,12 @@ def measure_peer(name, task_name, port, big, setting, seconds):
 # ---- Turns -----------------------------------------------------------------------------------------
 
 
+def why_not(done):
+    """The line of the exception, which may have more behind it; or the last line."""
+    lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    return ([line for line in lines if "Error: " in line and line[:1] != " "] or lines)[-1]
+
+
 def one_turn(name, task, setting, place, seconds, options):
     """What a second brings, and the CPU seconds for one of it; or why not. `place`: the port, and big.bin."""
     port, big = place
@@ -380,7 +420,7 @@ def one_turn(name, task, setting, place, seconds, options):
     except subprocess.TimeoutExpired:
         return "not done in 120 s"
     if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return why_not(done)
     result = json.loads(done.stdout.strip().splitlines()[-1])
     return result["amount"] / result["seconds"], result["cpu"] / result["amount"]
 
