@@ -16,15 +16,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
-#include <numeric>
 #include <penstock/file_folder.hpp>
 #include <penstock/remote.hpp>
 #include <penstock/sampler.hpp>
@@ -43,10 +42,10 @@ constexpr std::size_t kObject = std::size_t{128} << 10;
 constexpr int kShards = 8;
 
 std::vector<std::byte> contents(const char* path) {
+  std::vector<std::byte> bytes(std::filesystem::file_size(path));
   std::ifstream file(path, std::ios::binary);
-  const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
-  std::vector<std::byte> bytes(text.size());
-  std::memcpy(bytes.data(), text.data(), text.size());
+  if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())))
+    throw std::runtime_error(std::string(path) + " cannot be read");
   return bytes;
 }
 

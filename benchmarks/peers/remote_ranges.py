@@ -18,11 +18,13 @@ which is not counted; then it checks lengths.
 LitData reads by its StreamingRawDataset, which has the names from an indexer of this script, as nginx lists no bucket.
 
 --python says which Python has the peers (pip install kvikio-cu13 s3dlio awscrt "multi-storage-client[boto3]" litdata
-boto3 webdataset numpy); a peer that is not there, or does not run here, is left out with what it says. Ours is remote_peer of --build:
-cmake --preset release && cmake --build --preset release --target remote_peer. nginx comes from the distribution.
+boto3 webdataset numpy); a peer that is not there, or does not run here, is left out with what it says; KvikIO takes a CUDA driver.
+Ours is remote_peer of --build: cmake --preset release && cmake --build --preset release --target remote_peer. nginx is the system's.
 """
 
 import argparse
+import collections
+import concurrent.futures
 import io
 import json
 import os
@@ -30,12 +32,14 @@ import pathlib
 import random
 import resource
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -132,21 +136,8 @@ class Task:
         return [(begin, min(PART, len(self.right) - begin)) for begin in range(0, len(self.right), PART)]
 
 
-def in_threads(count):
-    """A map() over so many threads that takes results as they come."""
-    import concurrent.futures
-
-    pool = concurrent.futures.ThreadPoolExecutor(count)
-
-    def run(function, items):
-        for _ in pool.map(function, items):
-            pass
-
-    return run
-
-
 def at_a_time(count):
-    """The same for coroutines."""
+    """A function that calls a coroutine for each item, so many at a time."""
     import asyncio
 
     loop = asyncio.new_event_loop()
@@ -248,8 +239,6 @@ def s3dlio(task, setting):
 def awscrt(task, setting):
     """parts: its target in Gbit/s, from which it takes the number of connections. objects: GetObject as one request or as one
     that may be cut into parts, and how many at the same time."""
-    import threading
-
     from awscrt.http import HttpHeaders, HttpRequest
     from awscrt.s3 import S3Client, S3RequestTlsMode, S3RequestType
 
@@ -293,13 +282,14 @@ def multi_storage_client(task, setting):
     keys = {"type": "S3Credentials", "options": {"access_key": "any", "secret_key": "any"}}
     profile = {"storage_provider": {"type": "s3", "options": options}, "credentials_provider": keys}
     client = StorageClient(StorageClientConfig.from_dict({"profiles": {"server": profile}}, "server"))
-    run = in_threads(int(count))
+    pool = concurrent.futures.ThreadPoolExecutor(int(count))
 
     def read(order, take):
         if task.name == "parts":
-            run(lambda range_: take(range_[0], client.read("big.bin", Range(*range_))), task.ranges())
+            done = pool.map(lambda range_: take(range_[0], client.read("big.bin", Range(*range_))), task.ranges())
         else:
-            run(lambda number: take(number * OBJECT, client.read(f"objects/{name_of(number)}")), order)
+            done = pool.map(lambda number: take(number * OBJECT, client.read(f"objects/{name_of(number)}")), order)
+        collections.deque(done, 0)
 
     return read
 
@@ -369,12 +359,13 @@ def measure_peer(name, task_name, port, big, setting, seconds):
     right = memoryview(pathlib.Path(big).read_bytes())
     read = PEERS[name](Task(task_name, port, right), setting)
     numbers = list(range(len(right) // OBJECT))
-    got = 0
+    got, lock = 0, threading.Lock()
 
     def count(begin, content):
         nonlocal got
         assert task_name == "parts" or len(content) == OBJECT, f"an object has {len(content)} bytes"
-        got += len(content)
+        with lock:
+            got += len(content)
 
     def compare(begin, content):
         assert content == right[begin : begin + len(content)], "the content is wrong"
@@ -458,12 +449,12 @@ def compare(task, place, options):
                 raise SystemExit(f"{task}: {name} with {setting}: {result}")
             results[name].append(result)
     medians = {name: [statistics.median(column) for column in zip(*turns)] for name, turns in results.items()}
-    unit, per, many = ("GB", 1e9, "GB") if task == "parts" else ("GET" if task == "objects" else "sample", 1, "1000")
+    unit, per, many, of = {"parts": ("GB/s", 1e9, "GB", 1e9), "objects": ("GET/s", 1, "1000 GETs", 1000),
+                           "shards": ("samples/s", 1, "1000 samples", 1000)}[task]  # fmt: skip
     for name, (rate, cpu) in medians.items():
         ours = medians[OURS]
-        print(f"{task:8} {name:21} {rate / per:10.5g} {unit + '/s':9} ours/it {ours[0] / rate:7.2f}   "
-              f"CPU {cpu * (1e9 if many == 'GB' else 1000):8.4f} s for {many:5} it/ours {cpu / ours[1]:7.2f}   ({settings[name]})",
-              flush=True)  # fmt: skip
+        print(f"{task:8} {name:21} {rate / per:10.5g} {unit:10} ours/it {ours[0] / rate:6.2f}   CPU {cpu * of:8.4f} s for {many:12} "
+              f"it/ours {cpu / ours[1]:6.2f}   ({settings[name]})", flush=True)  # fmt: skip
 
 
 def main():
@@ -490,6 +481,7 @@ def main():
     if not (options.build / "benchmarks/peers/remote_peer").exists():
         raise SystemExit(f"{options.build} has no remote_peer: cmake --preset release && "
                          "cmake --build --preset release --target remote_peer")  # fmt: skip
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # The server ends too.
     with tempfile.TemporaryDirectory() as folder:
         bucket = pathlib.Path(folder, "bucket")
         write_bucket(bucket, options.mib)
