@@ -58,10 +58,10 @@ SETTINGS = {
     "objects": {
         OURS: ["8", "16", "32", "64+1", "64+2", "128+1"],
         "kvikio": [f"{backend} {count}" for backend in ("MULTI_POLL", "EASY_THREADPOOL") for count in (8, 16, 32)],
-        "s3dlio": ["many 16", "many 32", "many 64", "async 16", "async 32"],
-        "awscrt": ["whole 16", "whole 64", "parts 16", "parts 64"],
+        "s3dlio": ["many 16", "many 32", "many 64", "async 8", "async 16", "async 32"],
+        "awscrt": ["whole 8", "whole 16", "whole 64", "parts 8", "parts 16", "parts 64"],
         "multi-storage-client": ["boto 1", "boto 8", "rust 1", "rust 8", "rust 16", "rust 32"],
-        "litdata": ["16", "64", "128"],
+        "litdata": ["8", "16", "64", "128"],
     },
     "shards": {OURS: ["1", "64+1", "128+1", "128+2"], "webdataset": ["default"]},
 }
