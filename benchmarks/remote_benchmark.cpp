@@ -12,7 +12,6 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +35,8 @@
 #include <thread>
 #include <vector>
 
+#include "cpu_seconds.hpp"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,16 +49,6 @@ constexpr std::size_t kFileBytes = 256 * kMiB, kObjectBytes = 128 * kKiB;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-/// Of all threads of this process.
-double cpu_seconds() {
-  ::rusage use{};
-  ::getrusage(RUSAGE_SELF, &use);
-  const auto seconds = [](const ::timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
 int free_port() {

@@ -12,8 +12,6 @@
 //   shards   URL is a folder with shard-0.tar and so on, of which a sample is an object. SETTING:
 //            the same
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -34,6 +32,8 @@
 #include <thread>
 #include <vector>
 
+#include "../cpu_seconds.hpp"
+
 namespace {
 
 using namespace penstock;
@@ -47,16 +47,6 @@ std::vector<std::byte> contents(const char* path) {
   if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())))
     throw std::runtime_error(std::string(path) + " cannot be read");
   return bytes;
-}
-
-/// Of all threads of this process.
-double cpu_seconds() {
-  ::rusage use{};
-  ::getrusage(RUSAGE_SELF, &use);
-  const auto seconds = [](const ::timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
 double now() {

@@ -12,14 +12,15 @@ plain         tokens and targets without documents: ours and TokensLoader
 best_fit      whole documents with their numbers: ours, Grain, which is given documents as NumPy arrays, and Energon, which
               is given the choice of what is packed together
 
---python says which Python has the peers (pip install torch megatron-core grain litdata megatron-energon); a peer that is not there is left
-out. Ours takes a C++20 compiler (CXX, else c++).
+--python says which Python has the peers (pip install torch megatron-core grain litdata megatron-energon); a peer that is not
+there is left out. Ours takes a C++20 compiler (CXX, else c++).
 """
 
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import struct
 import subprocess
@@ -291,6 +292,10 @@ def main():
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--write", nargs=1, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if not shutil.which(options.python):
+        parser.error(f"--python: there is no {options.python}")
+    if unknown := [name for name in options.peers if name not in PEERS]:
+        parser.error(f"--peers: there is no {unknown[0]}, but {', '.join(PEERS)}")
     if options.write:
         return write_tokens(options.write[0], options.tokens)
     if options.one:

@@ -116,7 +116,7 @@ class Mixture {
     std::uint64_t first = 0;       // number of its first sample among all
     detail::Divisor by_size;       // divides by data.samples
     detail::FeistelShape shape;    // of the permutations of its samples
-    bool is_shuffled = false;      // otherwise than in blocks
+    bool is_shuffled = false;      // by a permutation; not in blocks
     bool is_in_blocks = false;
     SamplerOptions data;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A name that has several addresses. This program resolves it by itself.
+// These tests are of a name that has several addresses. This program resolves it by itself.
 
 #include <dlfcn.h>
 #include <netdb.h>
@@ -47,7 +47,7 @@ TEST_CASE("Client: all addresses of a name are used, and one where nobody listen
   RangeServer first(10'000, kFirst), second(10'000, kSecond, first.port());
   const Client client({.head_bytes = 1, .hedging = false});
   const File file = client.file(first.url(kName));
-  first.hold(), second.hold();  // A connection for each reader.
+  first.hold(), second.hold();  // So each reader needs a connection of its own.
   const Readers readers(file, 16);
   CHECK(eventually([&] { return first.asked().size() + second.asked().size() > 16; }));
   CHECK(first.asked().size() > 1);

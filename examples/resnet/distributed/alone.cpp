@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank, where CMake did not find what more of them need.
+// This is compiled where CMake did not find what several ranks need: there is one rank then.
 
 #include "alone.hpp"
 

@@ -78,7 +78,7 @@ Socket bind_to(const Address& address) {
   return socket;
 }
 
-/// Those of this machine. Empty: all.
+/// Returns the addresses of this machine at which rank 0 listens. None stands for all.
 Addresses own_addresses(const penstock::Ranks& ranks) {
   if (ranks.local_size == ranks.world_size) return addresses_of("127.0.0.1", AI_NUMERICHOST);
   const bool number = !addresses_of(ranks.host.c_str(), AI_NUMERICHOST).empty();
@@ -89,7 +89,7 @@ Addresses own_addresses(const penstock::Ranks& ranks) {
   return own;
 }
 
-/// Empty, and errno, where one of them is taken.
+/// Returns nothing and leaves errno where the port of one of them is taken.
 std::vector<Socket> listen_at(const Addresses& addresses, int port) {
   std::vector<Socket> sockets;
   for (const Address& address : addresses) {

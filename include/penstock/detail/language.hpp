@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a compiler must have.
+// This header says what a compiler and its library must have.
 
 #if __cplusplus < 202002L
 #error "penstock needs C++20: compile with -std=c++20"

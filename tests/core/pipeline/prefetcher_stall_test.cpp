@@ -164,6 +164,7 @@ TEST_CASE("a stall says what was skipped, how often and why", "[prefetcher]") {
       stall(prefetcher, stream, kind == 2 ? "device source" : "source", "has skipped ").what();
   INFO(what);
   CHECK(what.find(kind == 1 ? " samples" : " batches") != std::string::npos);
+  CHECK(what.find("and nothing was left") != std::string::npos);
   CHECK(what.find("no such bucket") != std::string::npos);
   CHECK(what.find("waiting for room") == std::string::npos);
   go = true;

@@ -93,6 +93,8 @@ TEST_CASE("JsonReader refuses what is no JSON, and says where", "[json_reader]")
                            "\"\\ud800\"",
                            "\"\\ud800\\u0041\"",
                            "\"\\udc00\"",
+                           "\"\\x0041\"",
+                           "\"\\ud800dc00\"",
                            "\"\xff\"",
                            "\"\n\"",
                            "]",

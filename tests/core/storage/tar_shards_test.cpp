@@ -414,7 +414,8 @@ TEST_CASE("a tar that is wrong is an error that names file and member", "[tar_sh
     for (const std::size_t at : {0u, 124u, 148u, 156u, 257u, 511u}) {
       std::string bytes = good;
       bytes[1024 + at] ^= 1;
-      CHECK_THAT(failure_of(bytes), Mentions("at byte 1024 is no header of a member"));
+      CHECK_THAT(failure_of(bytes),
+                 Mentions("at byte 1024 is no header of a member") && !Mentions("It begins"));
     }
   }
   SECTION("sizes") {
