@@ -29,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// A type that says which samples make up a batch. `batches()`: the number of batches of an epoch,
 /// at least 1, always the same. `samples(epoch, batch, out)`: writes the samples of a batch below

@@ -13,7 +13,7 @@
 
 static_assert(CUDART_VERSION >= 12040, "penstock needs CUDA 12.4 or newer");
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

@@ -26,7 +26,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 class DeviceArenaCore;

@@ -33,7 +33,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

@@ -45,7 +45,7 @@
 struct __half;         // NOLINT(bugprone-reserved-identifier)
 struct __nv_bfloat16;  // NOLINT(bugprone-reserved-identifier)
 
-namespace penstock::dlpack {
+namespace penstock::inline PENSTOCK_ABI::dlpack {
 
 // ---- The types of the ABI. They may alias, because a library reads them as its own types.
 

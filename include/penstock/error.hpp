@@ -5,7 +5,7 @@
 // with which numbers, and where.
 
 #include <cuda_runtime_api.h>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
 #include <chrono>
 #include <concepts>
@@ -18,7 +18,7 @@
 #include <string>
 #include <type_traits>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// A CUDA call failed. `what()` names the call, its numbers, the error, the file and the line.
 class CudaError : public std::runtime_error {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// A batch, or a sample of a per_sample source, that a policy skipped or replaced.
 struct Failure {

@@ -18,7 +18,7 @@
 #include <span>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// A part of a file.
 struct FileRange {

@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 struct FileList;

@@ -36,7 +36,7 @@
 #include <penstock/detail/pipeline/host_task.hpp>
 #endif
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 inline void check_count(std::int64_t n) {

@@ -32,7 +32,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// Each field starts at a multiple of this many bytes in its block. cudaMalloc guarantees the same
 /// for the block. It suffices for all vector loads and for whole memory transactions.

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The records of a RecordFile, with the same numbers, mapped read-only. Any number of threads may
 /// use one object. Copies share the mappings, which end with the last copy. They stay when a file

@@ -35,7 +35,7 @@
 #include <penstock/detail/inline.hpp>
 #include <penstock/stream_ref.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The category of ranges: profilers show its name, and draw the ranges in its colour.
 struct MarkerCategory {

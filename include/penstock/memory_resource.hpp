@@ -33,7 +33,7 @@
 #include <cuda/memory_resource>
 #endif
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 struct ArenaAllocations;

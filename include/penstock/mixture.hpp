@@ -26,7 +26,7 @@
 #include <penstock/state.hpp>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 struct Ranks;  // ranks.hpp
 

@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 struct NpyArray;

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 struct Pack;

@@ -24,7 +24,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 class PackOutput;

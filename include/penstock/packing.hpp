@@ -33,7 +33,7 @@
 #include <span>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 struct DocumentBins;

@@ -17,7 +17,7 @@
 #include <penstock/upstream.hpp>
 #include <stop_token>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The settings of a PinnedPool.
 struct PinnedPoolOptions {

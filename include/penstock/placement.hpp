@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 struct Ranks;  // ranks.hpp
 

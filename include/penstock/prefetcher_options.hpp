@@ -16,7 +16,7 @@
 #include <penstock/tune.hpp>
 #include <penstock/upstream.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The settings of a Prefetcher.
 struct PrefetcherOptions {

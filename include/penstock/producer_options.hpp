@@ -10,7 +10,7 @@
 #include <penstock/failure.hpp>
 #include <penstock/read_ahead.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The settings of a BatchProducer.
 struct ProducerOptions {

@@ -31,7 +31,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The size of a ragged field: the most values that all samples of a batch may have together.
 struct Capacity {

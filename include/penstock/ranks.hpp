@@ -25,7 +25,7 @@
 #include <penstock/detail/inline.hpp>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The place of a process in its job.
 struct Ranks {

@@ -11,10 +11,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 #include <span>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// Tells a store of the batches that come later. Workers announce them: the worker that begins a
 /// batch calls `will_need` with the samples of the one that comes `batches` later; the first one

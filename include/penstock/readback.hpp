@@ -35,7 +35,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// The type-erased callbacks of a Readback, one for each slot.

@@ -41,7 +41,7 @@
 //       }))
 
 #include <cuda_runtime_api.h>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -56,7 +56,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// Seed of the random choices (augmentation) for sample `index`: a pure function of its arguments,
 /// so the same in any batch and on any rank. Kernels may call it.

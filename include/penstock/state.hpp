@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The next batch to be delivered, and the configuration of the run. Ranks that have taken the same
 /// number of batches have equal states. A number that the sampler does not provide is 0.

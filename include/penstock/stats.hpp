@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 struct Tuning;  // tuning.hpp
 

@@ -39,7 +39,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 template <class Batch>
 class Lease;

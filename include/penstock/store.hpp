@@ -27,7 +27,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// A store cannot be opened, or a sample cannot be read. `what()` has the kind of store, the name
 /// of the file, and the reason.

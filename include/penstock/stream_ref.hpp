@@ -11,11 +11,11 @@
 // Functions of yours that penstock calls get a cudaStream_t.
 
 #include <concepts>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
 typedef struct CUstream_st* cudaStream_t;  // as in CUDA's <driver_types.h>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

@@ -22,7 +22,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// Some of the samples of a data set, in the order of their numbers. Copies share the numbers,
 /// which take 4 bytes each, or 8 of a data set of more than 2^32 samples. Any number of threads may

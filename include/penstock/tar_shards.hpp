@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 struct TarSet;

@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cuda/std/mdspan>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// Row-major view with `Rank` run-time extents of 64 bits. The first extent counts samples.
 template <class T, int Rank>

@@ -18,7 +18,7 @@
 #include <span>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The values of a feature: a view of the bytes of its Example, valid as long as these. Any thread
 /// may use it. All errors are std::runtime_error, whose text names the feature.

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 struct TfRecordSet;

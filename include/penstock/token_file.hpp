@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 class Packing;  // packing.hpp
 namespace detail {

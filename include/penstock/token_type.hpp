@@ -4,9 +4,9 @@
 // TokenType and TokenRange: how files store tokens, and some of them.
 
 #include <cstdint>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// How a file stores a token, little-endian. The numbers are those of Megatron's .idx files, where
 /// it has one.

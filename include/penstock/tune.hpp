@@ -13,9 +13,9 @@
 // that does not do half of it is put back. docs/tuning.md has the method.
 
 #include <cstddef>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The bounds within which a Prefetcher tunes itself (PrefetcherOptions::tune). Everything within
 /// them is reserved at construction: that many threads are started, of which those that are not

@@ -15,7 +15,7 @@
 #include <penstock/detail/inline.hpp>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// What a TuneDecision has changed.
 enum class TuneKnob {

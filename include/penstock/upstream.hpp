@@ -12,11 +12,11 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <utility>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// A type-erased memory resource.

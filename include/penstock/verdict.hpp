@@ -14,7 +14,7 @@
 #include <penstock/detail/inline.hpp>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// The stage that limits the rate of a pipeline: the largest part of what the time from batch to
 /// batch is made of.

@@ -6,11 +6,12 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import threading
 import time
 
-from . import programs
+from . import programs, report
 
 # What a mutant meets, one after the other, so that what may stay alive is known early: the plain build and the machine
 # with weak memory, ThreadSanitizer, which takes ten times as long, and the test cases that take longer than this.
@@ -54,6 +55,8 @@ class Campaign:
         self.passed = {}  # key of one without a verdict -> {test's source and configuration: digest}: it lived through them
         self.outcomes = {}  # of the tests without a mutant
         self.hits = collections.defaultdict(set)  # (program, test case): mutants that it passes by, at least at times
+        killers = report.read_killers()
+        self.killers = {m.key: killers.get(report.digest_of(m)) for m in mutants}  # of an earlier campaign
         self.briefly = set()  # keys of mutants that meet the first step only
         self.long = set()  # (program, test case) that are run last
         self.kills = collections.Counter()
@@ -127,8 +130,8 @@ class Campaign:
 
     # ---- With one
 
-    def run(self, chosen, report):
-        """Calls report(mutant, verdict) after each mutant that has no verdict yet."""
+    def run(self, chosen, tell):
+        """Calls tell(mutant, verdict) after each mutant that has no verdict yet."""
         for step, name in enumerate(_STEPS):
             left = [mutant for mutant in chosen if mutant.key not in self.verdicts]
             self.say(f"{len(left)} mutants meet {name}")
@@ -139,7 +142,7 @@ class Campaign:
                     mutant = futures[future]
                     if (verdict := future.result()) is not None:
                         self.verdicts[mutant.key] = verdict
-                        report(mutant, verdict)
+                        tell(mutant, verdict)
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -151,8 +154,8 @@ class Campaign:
                and self._may_show(mutant, test)]  # fmt: skip
         verdict.reached = bool(met)
         tests = [test for test in met if passed.get(self._group(test)) != self.digests.get(test.file, "")
-                 and self._step(test) <= step]  # fmt: skip
-        groups = {self._group(test): self.digests.get(test.file, "") for test in tests}
+                 and (self._step(test) <= step or self._killed(mutant, test))]  # fmt: skip
+        groups = {self._group(test): self.digests.get(test.file, "") for test in tests if self._step(test) <= step}
         # A test case that is in several programs runs in the first that passes by the mutant.
         tests = {(test.name, test.configuration): test for test in sorted(tests, key=self._last_programs_first)}
         tests = list(tests.values())
@@ -224,6 +227,10 @@ class Campaign:
         """Returns the index in _STEPS of the step in which a test case runs."""
         return 2 if self._is_long(test) else int(test.build == "tsan")
 
+    def _killed(self, mutant, test):
+        """Says whether the test case killed this mutant in an earlier campaign."""
+        return self.killers[mutant.key] == (test.name, test.configuration)
+
     def _is_long(self, test):
         return (test.program, test.name) in self.long
 
@@ -243,8 +250,10 @@ class Campaign:
         self.kills[mutant.file, verdict.killed_by, verdict.configuration] += 1
 
     def _rank(self, mutant, test):
-        """Returns a rank. Tests of a lower rank come first: those that are likelier to fail, in relation to their time. Likely are tests
-        that killed similar mutants, and the header's own tests."""
+        """Returns a rank. Tests of a lower rank come first: the one that killed this mutant earlier, and then those that are likelier to
+        fail, in relation to their time. Likely are tests that killed similar mutants, and the header's own tests."""
+        if self._killed(mutant, test):
+            return -math.inf
         header = mutant.file.rpartition("/")[2].removesuffix(".hpp")
         with self.lock:
             alike = self.kills[mutant.file, mutant.kind, test.name, test.configuration]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the arguments for equivalent mutants (equivalent.md). Writes the table of a campaign, and the summary in
-docs/measured/reliability.md."""
+docs/measured/reliability.md. Keeps which test case killed which mutant, for the next campaign (killers.tsv)."""
 
 import collections
+import hashlib
 import pathlib
 import re
 
@@ -10,6 +11,7 @@ from . import derive
 
 FOLDER = pathlib.Path(__file__).parent
 ARGUMENTS = FOLDER / "equivalent.md"
+KILLERS = FOLDER / "killers.tsv"  # test case, configuration, digests of the keys of the mutants that it killed
 PAGE = FOLDER.parent.parent / "docs/measured/reliability.md"  # has the summary between these lines:
 BEGIN, END = "<!-- scripts/mutants --write: begin -->\n", "<!-- scripts/mutants --write: end -->\n"
 _ARGUMENT = re.compile(r"^- `` ?(.+?) ?``\n((?:  .*\n?|\n(?=  ))+)", re.MULTILINE)
@@ -18,6 +20,28 @@ _ARGUMENT = re.compile(r"^- `` ?(.+?) ?``\n((?:  .*\n?|\n(?=  ))+)", re.MULTILIN
 def read_arguments():
     """Maps a mutant's key to the argument why no test can tell it from the unchanged library."""
     return {key: " ".join(text.split()) for key, text in _ARGUMENT.findall(ARGUMENTS.read_text())}
+
+
+def digest_of(mutant):
+    return hashlib.sha256(mutant.key.encode()).hexdigest()[:8]
+
+
+def read_killers():
+    """Maps a mutant's digest to the test case and the configuration that killed it in an earlier campaign."""
+    rows = [line.split("\t") for line in KILLERS.read_text().splitlines()] if KILLERS.exists() else []
+    return {digest: (test, configuration) for test, configuration, digests in rows for digest in digests.split()}
+
+
+def write_killers(mutants, verdicts):
+    """Writes what killed the mutants; of those that have not been run, what killed them earlier."""
+    known, by = read_killers(), collections.defaultdict(list)
+    for mutant in mutants:
+        digest, verdict = digest_of(mutant), verdicts.get(mutant.key)
+        killer = known.get(digest) if verdict is None else (verdict.killed_by, verdict.configuration)
+        if killer and killer[0]:
+            by[killer].append(digest)
+    KILLERS.write_text("".join(f"{test}\t{configuration}\t{' '.join(sorted(by[test, configuration]))}\n"
+                               for test, configuration in sorted(by)))  # fmt: skip
 
 
 def state_of(verdict, mutant, arguments):

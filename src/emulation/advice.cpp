@@ -5,7 +5,7 @@
 
 #include <iterator>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 int PageLocation::device() const {
   if (type == cudaMemLocationTypeDevice) return id;

@@ -10,10 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <penstock/version.hpp>
 #include <set>
 #include <vector>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// A device, the host, or a NUMA node of the host's memory; by default none of them.
 struct PageLocation {

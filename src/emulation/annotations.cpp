@@ -21,7 +21,7 @@ extern "C" {
 }
 // NOLINTEND(bugprone-reserved-identifier)
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -8,8 +8,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <penstock/version.hpp>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// True in a program that runs under ThreadSanitizer.
 bool detects_races();

@@ -8,7 +8,7 @@
 
 #include "seam.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "graph_dot.hpp"
 #include "graph_handles.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "graph_handles.hpp"
 #include "node_params.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

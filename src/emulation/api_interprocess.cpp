@@ -16,7 +16,7 @@
 #include "report.hpp"
 #include "seam.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

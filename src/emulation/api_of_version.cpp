@@ -4,7 +4,7 @@
 
 #include "cuda_version.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

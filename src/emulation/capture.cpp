@@ -7,7 +7,7 @@
 #include "device.hpp"
 #include "runtime.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

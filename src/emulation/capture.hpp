@@ -16,7 +16,7 @@
 #include "stream.hpp"
 #include "thread_state.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class Runtime;
 

@@ -10,7 +10,7 @@
 #include "annotations.hpp"
 #include "process.hpp"
 
-namespace penstock::emulation {
+namespace penstock::inline PENSTOCK_ABI::emulation {
 
 using namespace detail;
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "seam.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// A copy that a call requests: `height` rows of `width` bytes, or `depth` slices of such rows.
 struct CopyRequest {

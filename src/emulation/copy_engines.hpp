@@ -14,7 +14,7 @@
 
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Returns zero if the machine adds no delay.
 Clock::duration modelled_duration(const Machine& machine, const CopyWork& copy);

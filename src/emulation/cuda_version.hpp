@@ -7,11 +7,12 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <penstock/version.hpp>
 
 static_assert(CUDART_VERSION >= 12040,
               "the emulated runtime needs the headers of CUDA 12.4 or newer");
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// cudaStreamGetCaptureInfo as CUDA 13 has it. CUDA 12 has it under other names.
 cudaError_t capture_info(cudaStream_t handle, cudaStreamCaptureStatus* capture_status,

@@ -13,7 +13,7 @@
 #include "pool.hpp"
 #include "stream.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// For race detection: the work of streams of a device whose threads have ended. It happens before
 /// the return of a wait for the device or the legacy default stream.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <penstock/version.hpp>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@
 #include "stream.hpp"
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 struct GraphNode;
 

@@ -17,7 +17,7 @@
 #include "scheduler.hpp"
 #include "thread_state.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "cuda_version.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 bool is_sticky(cudaError_t error) {
   if (error == cudaErrorTensorMemoryLeak) return true;  // CUDA before 12.8 has no enumerator.

@@ -11,7 +11,7 @@
 
 #include "functions.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Whether all later calls on the device fail after this error.
 bool is_sticky(cudaError_t error);

@@ -14,7 +14,7 @@
 #include "memory_file.hpp"
 #include "random.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

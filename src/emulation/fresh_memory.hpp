@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <penstock/emulation.hpp>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Returns the byte that fills fresh memory: 0xff under eager, 0x7f under lazy, and one of 0xc0 to
 /// 0xfe under random, chosen by the seed. A float of these bytes is never small; 0xff gives NaN.

@@ -8,9 +8,10 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <penstock/version.hpp>
 #include <string_view>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace traits {
 enum : unsigned {

@@ -9,7 +9,7 @@
 
 #include "runtime.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 // ---- User objects
 

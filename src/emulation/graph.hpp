@@ -18,7 +18,7 @@
 #include "memory.hpp"
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class Runtime;
 class Graph;

@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "graph.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Writes the types and edges of the nodes, with child graphs as clusters. `flags`
 /// (cudaGraphDebugDotFlags) add the actions of the nodes. Returns false if the file cannot be

@@ -13,7 +13,7 @@
 #include "graph_plan.hpp"
 #include "stream.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class GraphExec : public Counted {
  public:

@@ -3,7 +3,7 @@
 
 #include <unordered_set>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 bool ordinary(const cudaGraphEdgeData* edges, std::size_t count) {
   for (std::size_t i = 0; edges != nullptr && i < count; ++i) {

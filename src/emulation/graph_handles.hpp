@@ -9,7 +9,7 @@
 
 #include "seam.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 inline Graph* find(const Call& call, cudaGraph_t handle) {
   return call.runtime.graphs.find(reinterpret_cast<std::uint64_t>(handle));

@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -13,7 +13,7 @@
 
 #include "graph.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 struct GraphPlan {
   struct Step {

@@ -8,11 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <vector>
 
 #include "reference.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 enum class HandleKind : std::uint64_t {
   stream = 1,

@@ -6,7 +6,7 @@
 #include "device.hpp"
 #include "report.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 bool serialises_host_functions(const Options& options) {
   return options.schedule == Schedule::lazy ||

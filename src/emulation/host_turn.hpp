@@ -11,7 +11,7 @@
 
 #include "stream.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Returns true under lazy, and under random with an even seed.
 bool serialises_host_functions(const Options& options);

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <penstock/emulation.hpp>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 struct Interface {
   std::uint32_t version;

@@ -9,12 +9,13 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <penstock/version.hpp>
 
 #include "memory_file.hpp"
 #include "process_identity.hpp"
 #include "random.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 struct InterprocessHandle {
   static constexpr std::uint32_t kMagic = 0x50534831;  // "PSH1": also the version

@@ -13,7 +13,7 @@
 #include "scheduler.hpp"
 #include "threads.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 constexpr auto kIdle = std::chrono::milliseconds(2);  // time without a call

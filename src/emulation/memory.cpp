@@ -15,7 +15,7 @@
 #include "pool.hpp"
 #include "report.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

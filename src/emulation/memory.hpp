@@ -23,7 +23,7 @@
 #include "shared_block.hpp"
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class Pool;
 

@@ -11,9 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 inline constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 

@@ -5,7 +5,7 @@
 
 #include "graph_handles.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 // ---- From parameters to work
 

@@ -11,7 +11,7 @@
 #include "graph.hpp"
 #include "seam.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 cudaError_t to_action(const Call& call, const cudaMemcpy3DParms* params, NodeAction& action);
 /// A copy of no bytes is an error, because it cannot be a node.

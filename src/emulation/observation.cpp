@@ -10,7 +10,7 @@
 #include "process.hpp"
 #include "seam.hpp"
 
-namespace penstock::emulation {
+namespace penstock::inline PENSTOCK_ABI::emulation {
 
 using namespace detail;
 

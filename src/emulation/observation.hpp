@@ -9,7 +9,7 @@
 
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class Observation {
  public:

@@ -6,7 +6,7 @@
 
 #include "copy_calls.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "stream.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);

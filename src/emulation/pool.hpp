@@ -22,7 +22,7 @@
 #include "memory.hpp"
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// The place of a pool's memory: a device, or managed memory with or without a preferred location.
 struct PoolPlace {

@@ -9,7 +9,7 @@
 #include "report.hpp"
 #include "thread_state.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "runtime.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 std::mutex& runtime_mutex();
 

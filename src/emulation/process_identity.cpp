@@ -13,7 +13,7 @@
 
 #include "report.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

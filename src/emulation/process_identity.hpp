@@ -6,8 +6,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// A process of this machine. The system reuses process numbers, so the start time is a part of the
 /// identity.

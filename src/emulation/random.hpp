@@ -6,8 +6,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Returns 64 well-mixed bits: the finalizer of SplitMix64, applied once for each number.
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t task) {

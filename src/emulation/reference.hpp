@@ -6,9 +6,10 @@
 // a member, be copied and be dropped where T is incomplete.
 
 #include <cstddef>
+#include <penstock/version.hpp>
 #include <utility>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class Counted {
  public:

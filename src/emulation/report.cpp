@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 void report(const std::string& text) noexcept {
   std::fprintf(stderr, "penstock: %s\n", text.c_str());

@@ -4,9 +4,10 @@
 // Messages on standard error for what no error code of CUDA can express.
 
 #include <new>
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Writes "penstock: " and the text, as one line.
 void report(const std::string& text) noexcept;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 Runtime::Runtime(std::mutex& mutex, const Options& asked, std::uint64_t number)
     : options(asked),

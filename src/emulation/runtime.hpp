@@ -27,7 +27,7 @@
 #include "stream.hpp"
 #include "timeline.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 struct Counters {
   std::array<std::uint64_t, kFunctionCount> calls{};

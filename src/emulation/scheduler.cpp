@@ -15,7 +15,7 @@
 #include "thread_state.hpp"
 #include "threads.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 namespace {
 

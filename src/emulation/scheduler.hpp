@@ -25,7 +25,7 @@
 #include "stream.hpp"
 #include "timeline.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 using Lock = std::unique_lock<std::mutex>;
 

@@ -20,7 +20,7 @@
 #include "process.hpp"
 #include "thread_state.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// A call of the program, as its body sees it. The lock is held.
 class Call {

@@ -12,12 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <penstock/version.hpp>
 
 #include "interprocess_handle.hpp"
 #include "memory_file.hpp"
 #include "process_identity.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// The page before the block's bytes.
 struct BlockHeader {

@@ -7,7 +7,7 @@
 
 #include "report.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 std::unique_ptr<SharedEvent> SharedEvent::make(int device, std::uint64_t records,
                                                const Time* reached) {

@@ -11,13 +11,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <penstock/version.hpp>
 
 #include "interprocess_handle.hpp"
 #include "memory_file.hpp"
 #include "process_identity.hpp"
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class SharedEvent {
  public:

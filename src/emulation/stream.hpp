@@ -8,12 +8,13 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <string>
 #include <vector>
 
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 struct Capture;
 struct Device;

@@ -8,7 +8,7 @@
 #include "event.hpp"
 #include "stream.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 TaskStore::~TaskStore() {
   while (free_ != nullptr) delete std::exchange(free_, free_->next);

@@ -10,13 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <penstock/version.hpp>
 #include <variant>
 #include <vector>
 
 #include "annotations.hpp"
 #include "reference.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 class Event;
 struct Stream;

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 ThreadState& this_thread() {
   static std::atomic<std::uint64_t> threads{0};

@@ -6,8 +6,9 @@
 #include <driver_types.h>
 
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 struct ThreadState {
   std::uint64_t number = 0;  ///< number of the thread in the process, from 1; never reused

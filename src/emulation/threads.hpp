@@ -3,6 +3,7 @@
 
 // The threads of the runtime. They are detached; the scheduler counts them.
 
+#include <penstock/version.hpp>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -10,7 +11,7 @@
 
 #include "report.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 /// Runs `body` on a new thread. `body` may throw only std::bad_alloc, which ends the process.
 /// Throws OutOfResources, after a message on standard error, if the system refuses a thread.

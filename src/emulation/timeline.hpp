@@ -9,7 +9,7 @@
 
 #include "task.hpp"
 
-namespace penstock::emulation::detail {
+namespace penstock::inline PENSTOCK_ABI::emulation::detail {
 
 OperationKind kind_of(const Work& work);
 /// Returns the record of a task that has ended.

@@ -5,8 +5,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <penstock/version.hpp>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 template <class T>
 class Buffer {

@@ -7,7 +7,7 @@
 #include <penstock/images/crop.hpp>
 #include <stdexcept>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 /// Draws random numbers for one sample. Different values of `purpose` give independent numbers.

@@ -14,7 +14,7 @@
 #include <penstock/images/jpeg_engine.hpp>
 #include <string>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Both memories begin with the geometry of the chunk's rows and the space for the images that the
 /// CPU decodes. Then follow pixels in device memory, and files in staging memory.

@@ -2,7 +2,7 @@
 
 #include "decode_team.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 DecodeTeam::DecodeTeam(int threads, const JpegOptions& options) : own_(options) {
   for (int i = 0; i < threads; ++i) decoders_.emplace_back(options);

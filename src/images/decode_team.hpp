@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Call start() and finish() from one thread. Nothing is allocated after construction.
 class DecodeTeam {

@@ -9,11 +9,12 @@
 #include <cmath>
 #include <cstdint>
 #include <penstock/images/jpeg_decoder.hpp>
+#include <penstock/version.hpp>
 #include <stop_token>
 #include <string>
 #include <utility>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 class DecodeWatch {
  public:

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 Layout<DecodedImages> decoded_images_layout(std::int64_t batch_size, ImageSize output,
                                             double room) {

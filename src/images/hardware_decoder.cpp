@@ -19,7 +19,7 @@
 #include "needed.hpp"
 #include "share_finder.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 constexpr std::size_t kAlignment = 256;

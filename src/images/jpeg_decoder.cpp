@@ -6,7 +6,7 @@
 #include "needed.hpp"
 #include "raw_image.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 JpegDecoder::JpegDecoder(const JpegOptions& options) : reader_(std::make_unique<Reader>(options)) {}
 JpegDecoder::JpegDecoder(JpegDecoder&&) noexcept = default;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using Bytes = std::span<const std::uint8_t>;

@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <optional>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <span>
 
 #include "orientation.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 struct JpegHeader {
   ImageSize size;  ///< as stored

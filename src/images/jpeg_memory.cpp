@@ -11,7 +11,7 @@
 #include <cstring>
 #include <new>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // libjpeg-turbo's vector code needs 32

@@ -10,8 +10,9 @@
 #include <memory>
 //
 #include <jpeglib.h>
+#include <penstock/version.hpp>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// All memory of one image. It is a single block once the largest image has been decoded.
 class JpegMemory {

@@ -11,7 +11,7 @@
 
 #include "needed.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 std::string size_text(ImageSize size) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>  // before jpeglib.h, which wants FILE
 #include <penstock/images/jpeg_decoder.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <stop_token>
 //
@@ -21,7 +22,7 @@
 #include "jpeg_memory.hpp"
 #include "orientation.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 class JpegDecoder::Reader {
  public:

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 /// One direction of a view.

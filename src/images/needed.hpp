@@ -4,8 +4,9 @@
 // Finds the pixels and the scale that a view needs of an image.
 
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Throws std::invalid_argument if the view is empty or does not lie in an image of this size. The
 /// region must lie in the image, and the centre of each output pixel in the region.

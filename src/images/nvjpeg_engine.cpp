@@ -8,7 +8,7 @@
 
 #ifndef PENSTOCK_IMAGES_WITH_NVJPEG
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions&, std::string& why_not) {
   why_not = "penstock::images was built without nvjpeg.h";
@@ -32,7 +32,7 @@ std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions&, std::string
 
 #include "nvjpeg_library.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 /// The statuses that a bad image may cause.

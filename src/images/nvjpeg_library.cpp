@@ -6,7 +6,7 @@
 
 #include <dlfcn.h>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 const NvjpegLibrary* NvjpegLibrary::load(std::string& why_not) {
   struct Loaded {

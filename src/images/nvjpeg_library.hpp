@@ -5,9 +5,10 @@
 
 #include <nvjpeg.h>
 
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 #define PENSTOCK_NVJPEG_FUNCTIONS(FUNCTION)   \
   FUNCTION(nvjpegGetProperty)                 \

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 /// Reads numbers of a TIFF structure, in the byte order that it declares. Missing numbers are 0.

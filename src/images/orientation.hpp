@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <span>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// The rows or columns of the stored image are mirrored first; then rows and columns are exchanged.
 struct Orientation {

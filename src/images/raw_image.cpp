@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 constexpr bool is_space(char character) {

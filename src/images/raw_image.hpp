@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <span>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Returns the pixels inside `file`, or no data if it is not a PPM file. Throws ImageError if the
 /// file is cut, has another number of bits, or has more than `max_pixels`.

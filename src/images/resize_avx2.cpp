@@ -11,7 +11,7 @@
 #include <cstring>
 #define PENSTOCK_AVX2 __attribute__((target("avx2")))
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 /// Returns two 16-bit weights, for _mm256_madd_epi16.
@@ -139,7 +139,7 @@ const ResizePasses& fastest_passes() {
 
 #else
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 const ResizePasses& fastest_passes() {
   return kPortablePasses;
 }

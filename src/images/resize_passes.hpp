@@ -6,10 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 
 #include "resize_taps.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 struct ResizePasses {
   static constexpr std::int32_t kRowsMultiple = 2;     ///< multiple of ResizeTaps::count for down

@@ -5,7 +5,7 @@
 
 #include "resize_passes.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 void down(const std::uint8_t* const* rows, const std::int16_t* weights, std::int32_t count,

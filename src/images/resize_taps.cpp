@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 void ResizeTaps::find(const ResizeAxis& axis, std::int32_t multiple, bool reversed) {
   const auto outputs = static_cast<std::size_t>(axis.outputs);

@@ -6,9 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <vector>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// One direction of a view: a region [begin, end), and outputs with centres at origin + (i + 0.5) *
 /// step, all of which lie in the region.

@@ -15,7 +15,7 @@
 #include "needed.hpp"
 #include "resize_passes.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 std::size_t as_size(std::int64_t value) {

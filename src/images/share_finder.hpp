@@ -21,7 +21,7 @@
 #include <penstock/detail/mix.hpp>
 #include <utility>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Whether the CPU decodes the image with this seed. It is a pure function of the seed and the
 /// share.

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <exception>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr std::uint64_t kGap = std::uint64_t{64} << 10;

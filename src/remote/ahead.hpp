@@ -23,7 +23,7 @@
 #include "part.hpp"
 #include "transfers.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class Ahead;
 

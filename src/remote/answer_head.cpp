@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 char lower(char letter) {

@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <penstock/version.hpp>
 #include <string_view>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class AnswerHead {
  public:

@@ -12,7 +12,7 @@
 #include "service_error.hpp"
 #include "wrong_checksum.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr long kRedirects = 5;

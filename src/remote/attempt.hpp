@@ -19,7 +19,7 @@
 #include "curl.hpp"
 #include "part.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// How an attempt has ended.
 struct Outcome {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <new>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr std::size_t kSmallest = std::size_t{64} << 10;

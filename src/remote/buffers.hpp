@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <penstock/version.hpp>
 #include <span>
 #include <utility>
 #include <vector>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class Buffers;
 

@@ -18,7 +18,7 @@
 #include <system_error>
 #include <utility>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 using namespace std::chrono_literals;

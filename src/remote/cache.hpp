@@ -27,7 +27,7 @@
 #include "clock.hpp"
 #include "counters.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// A range as it is in a cache: in pieces of at most a slot, which differ by a byte at most.
 class CachePieces {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 using penstock::detail::OpenFile;

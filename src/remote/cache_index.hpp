@@ -10,11 +10,12 @@
 #include <filesystem>
 #include <optional>
 #include <penstock/detail/open_file.hpp>
+#include <penstock/version.hpp>
 #include <vector>
 
 #include "cache_record.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// One thread at a time. "Locked" members need the lock of the directory. Errors are thrown as
 /// std::system_error or std::runtime_error.

@@ -15,11 +15,12 @@
 #include <deque>
 #include <numeric>
 #include <optional>
+#include <penstock/version.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// One thread at a time. read() does not allocate; the members that throw, throw std::bad_alloc.
 class CachePolicy {

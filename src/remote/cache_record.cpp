@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);

@@ -8,10 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <penstock/version.hpp>
 #include <span>
 #include <string_view>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// One version of one object: 128 bits of the SHA-256 of its URL, ETag and size.
 using ObjectVersion = std::array<std::uint64_t, 2>;

@@ -13,7 +13,7 @@
 #include "remote_folder.hpp"
 #include "session.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 void require(bool is_right, const char* what) {

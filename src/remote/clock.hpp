@@ -4,8 +4,9 @@
 // The clock of all times of requests.
 
 #include <chrono>
+#include <penstock/version.hpp>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;

@@ -5,8 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// As in Stats.
 struct Counters {

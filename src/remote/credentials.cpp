@@ -20,7 +20,7 @@
 #include "url.hpp"
 #include "xml.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,7 +21,7 @@
 #include "profile.hpp"
 #include "secret.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 using WallTime = std::chrono::system_clock::time_point;
 using WallClock = std::function<WallTime()>;

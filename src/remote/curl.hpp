@@ -6,8 +6,9 @@
 #include <curl/curl.h>
 
 #include <memory>
+#include <penstock/version.hpp>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 struct EndEasy {
   void operator()(CURL* handle) const noexcept { ::curl_easy_cleanup(handle); }

@@ -6,10 +6,11 @@
 
 #include <chrono>
 #include <functional>
+#include <penstock/version.hpp>
 #include <string>
 #include <vector>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 struct HttpCall {
   std::string method = "GET";

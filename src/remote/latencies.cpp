@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr double kFirstBound = 50e-6;  // seconds

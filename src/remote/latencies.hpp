@@ -10,10 +10,11 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <penstock/version.hpp>
 
 #include "clock.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// Counts of durations. A bound is 2^(1/4) times the one before; the first is 50 microseconds, the
 /// last 14 minutes. Any number of threads may use it.

@@ -17,7 +17,7 @@
 #include "http_call.hpp"
 #include "location.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// A listing cannot be had. `what()` names the prefix, and the page and the place in it.
 class ListingError : public std::runtime_error {

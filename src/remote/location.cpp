@@ -12,7 +12,7 @@
 
 #include "url.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 namespace {
 

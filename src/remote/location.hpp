@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 enum class Service { s3, gcs, http };
 

@@ -8,13 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <penstock/version.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "cache_record.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 struct ObjectNote {
   static constexpr std::size_t note_bytes = 256;

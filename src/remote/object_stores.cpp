@@ -10,7 +10,7 @@
 #include "credentials.hpp"
 #include "service_error.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 std::string variable(const char* name) {

@@ -15,7 +15,7 @@
 #include "secret.hpp"
 #include "signatures.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// Any number of threads may call the members.
 class ObjectStores {

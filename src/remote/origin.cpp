@@ -5,7 +5,7 @@
 
 #include "url.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 std::string origin_of(std::string_view url) {
   // A fragment, or a query without a path, may follow the host.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// scheme://host:port of a URL in lower case, without the port that the scheme has by default:
 /// where a request goes to.

@@ -14,7 +14,7 @@
 
 #include "clock.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class Attempt;
 struct Part;

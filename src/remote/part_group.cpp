@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 PartGroup::~PartGroup() {
   wait_for_all();

@@ -16,7 +16,7 @@
 #include "part.hpp"
 #include "transfers.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// As a RemoteError; the service says that the credentials have expired.
 class ExpiredError final : public RemoteError {

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 namespace {
 

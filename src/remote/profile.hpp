@@ -6,12 +6,13 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 
 #include "secret.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// A variable of the environment; nullopt where it is not set or empty.
 using Environment = std::function<std::optional<std::string>(const char* name)>;

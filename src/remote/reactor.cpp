@@ -14,7 +14,7 @@
 #include "receive_heap.hpp"
 #include "transfers.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr std::chrono::seconds kLongestSleep{1};

@@ -19,7 +19,7 @@
 #include "part.hpp"
 #include "request_ranges.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class Transfers;
 

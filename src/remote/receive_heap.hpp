@@ -10,9 +10,10 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <penstock/version.hpp>
 #include <vector>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// libcurl's default of 16 KiB costs about half of the throughput.
 inline constexpr long kReceiveBuffer = 512L << 10;

@@ -5,7 +5,7 @@
 #include <penstock/detail/observe/units.hpp>
 #include <penstock/remote_bound.hpp>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 using Seconds = std::chrono::duration<double>;

@@ -12,7 +12,7 @@
 #include "part_group.hpp"
 #include "renewal.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 struct OpenRange {

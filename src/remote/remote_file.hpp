@@ -16,7 +16,7 @@
 #include "part.hpp"
 #include "session.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class RemoteFile final : public FileReader {
  public:

@@ -13,7 +13,7 @@
 #include "url.hpp"
 #include "wrong_checksum.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 /// The first request brings a file of up to this size whole, or one for which `scratch` has room.

@@ -21,7 +21,7 @@
 #include "session.hpp"
 #include "usual_size.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class RemoteFolder final : public FolderReader {
  public:

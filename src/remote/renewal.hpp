@@ -7,7 +7,7 @@
 #include "part_group.hpp"
 #include "signatures.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// Calls `read`, with credentials that are valid now. Where the service says that they have
 /// expired, gets others and calls it once more. `signatures`: nullptr where none are needed. Throws

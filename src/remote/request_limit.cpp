@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr int kFirstLimit = 16;

@@ -7,10 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <penstock/version.hpp>
 
 #include "clock.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// Any number of threads may use it.
 class RequestLimit {

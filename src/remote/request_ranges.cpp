@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr std::size_t kLongestPath = 200;

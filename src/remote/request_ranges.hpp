@@ -18,7 +18,7 @@
 
 #include "part.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 #if defined(PENSTOCK_DISABLE_NVTX) || defined(NVTX_DISABLE)
 

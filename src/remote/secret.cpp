@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 Secret::Secret(std::string_view text) {
   if (text.empty()) return;

@@ -6,11 +6,12 @@
 
 #include <cstddef>
 #include <iosfwd>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// Each one that is not empty has memory pages of its own, which the system leaves out of core
 /// files. A copy is wiped like the first one.

@@ -9,7 +9,7 @@
 
 #include "xml.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 namespace {
 

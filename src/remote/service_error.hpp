@@ -3,13 +3,14 @@
 
 // What a service says about a call that it has not done: S3, GCS and STS answer with XML.
 
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "http_call.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// What the body of an answer says.
 struct ServiceFault {

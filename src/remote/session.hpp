@@ -15,7 +15,7 @@
 #include "small_call.hpp"
 #include "transfers.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class Session {
  public:

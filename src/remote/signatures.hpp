@@ -17,7 +17,7 @@
 #include "http_call.hpp"
 #include "signer.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// Any number of threads may call the members.
 class Signatures {

@@ -16,7 +16,7 @@
 
 #include "url.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 namespace {
 

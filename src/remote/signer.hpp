@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,7 @@
 #include "secret.hpp"
 #include "url.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// Signs the calls of one service in one region. One thread at a time uses one object, which keeps
 /// the key that it has derived for the day, and memory for the texts that are signed.

@@ -11,7 +11,7 @@
 #include "curl.hpp"
 #include "url.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;

@@ -5,7 +5,7 @@
 
 #include "reactor.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
 constexpr std::uint64_t kRequestsForHedge = 20;

@@ -16,7 +16,7 @@
 #include "part.hpp"
 #include "request_limit.hpp"
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 class Reactor;
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <penstock/detail/escaped.hpp>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 namespace {
 

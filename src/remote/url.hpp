@@ -4,10 +4,11 @@
 // The parts of a URL, and percent-encoding by RFC 3986.
 
 #include <optional>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// All bytes but A-Z, a-z, 0-9 and "-_.~" as %XX; and but "/" with `keep_slashes`.
 std::string percent_encoded(std::string_view text, bool keep_slashes);

@@ -8,8 +8,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// One thread uses it at a time.
 class UsualSize {

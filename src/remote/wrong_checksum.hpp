@@ -4,9 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// What a message says about an object that was received whole.
 inline std::string wrong_checksum(std::uint32_t received, std::uint32_t said) {

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 namespace {
 

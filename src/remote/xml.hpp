@@ -4,10 +4,11 @@
 // XML texts that servers send, read by libexpat.
 
 #include <functional>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string_view>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// `what()` begins with the place: "line 3, column 17: ...".
 class XmlError : public std::runtime_error {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 Activity::Activity(const Timeline& timeline) : timeline_(timeline) {
   std::vector<bool> active(timeline.tracks.size());

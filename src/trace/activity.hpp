@@ -5,6 +5,7 @@
 // device.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -12,7 +13,7 @@
 
 #include "intervals.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// The work of one device within a window of time.
 struct DeviceWork {

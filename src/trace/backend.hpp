@@ -10,11 +10,12 @@
 
 #include <memory>
 #include <penstock/trace/session.hpp>
+#include <penstock/version.hpp>
 #include <string>
 
 #include "event_sink.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 class Backend {
  public:

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <initializer_list>
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

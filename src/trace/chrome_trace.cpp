@@ -15,7 +15,7 @@
 // The format nests the complete events ("X") of a thread by their times, and has no other way to
 // show events that overlap. So a track becomes as many threads as its overlaps need, mostly one.
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

@@ -21,7 +21,7 @@
 #include "kept_number.hpp"
 #include "thread_id.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

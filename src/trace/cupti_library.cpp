@@ -9,7 +9,7 @@
 #include <penstock/trace/session.hpp>
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

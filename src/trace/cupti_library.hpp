@@ -10,11 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <penstock/version.hpp>
 #include <string>
 
 #include "cupti_version.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// The C API of CUPTI, without its prefix.
 struct Cupti {

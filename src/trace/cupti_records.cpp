@@ -10,7 +10,7 @@
 
 #include "kernel_names.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

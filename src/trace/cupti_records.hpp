@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <penstock/version.hpp>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -18,7 +19,7 @@
 #include "cupti_library.hpp"
 #include "event_sink.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Zeroed buffers of one size. Returned buffers are reused, so nothing is allocated once there are
 /// as many as CUPTI fills at a time (one per launching thread, and those in progress). Any thread

@@ -7,9 +7,10 @@
 #include <cupti.h>
 
 #include <array>
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 // Before CUDA 13, the version is a count. The older records are prefixes of the newer ones.
 #if CUPTI_API_VERSION >= 26  // CUDA 12.8

@@ -7,11 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <penstock/version.hpp>
 
 #include "event_sink.hpp"
 #include "kept_number.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 class CuptiBackend;
 

@@ -17,7 +17,7 @@
 // them are restored at a time, in their order. A restored reference repeats a part of the text
 // before it, so the text at most doubles, and its length determines how many may follow.
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

@@ -6,9 +6,10 @@
 // both are linear in the name's length.
 
 #include <optional>
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns the text for a mangled name ("_ZN2ns5scaleIfLi4EEEvPT_"), at most most_text(its length)
 /// characters. References of parameters to template parameters are not resolved, so the text may

@@ -7,7 +7,7 @@
 extern "C" __attribute__((weak)) const penstock::emulation::detail::Interface*
 penstock_emulated_runtime();
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 std::atomic<const EmulatedRuntime*> attached{nullptr};

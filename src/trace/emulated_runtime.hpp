@@ -6,7 +6,7 @@
 
 #include "emulation/interface.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 using EmulatedRuntime = penstock::emulation::detail::Interface;
 

@@ -11,7 +11,7 @@
 #include "name_tables.hpp"
 #include "shelves.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

@@ -6,6 +6,7 @@
 // threads do not share (shelves.hpp).
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns the time of CLOCK_MONOTONIC.
 Time now();

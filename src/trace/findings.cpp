@@ -9,7 +9,7 @@
 #include "rules.hpp"
 #include "units.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

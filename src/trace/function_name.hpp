@@ -5,9 +5,10 @@
 // and its libraries. Over the emulated runtime, the name of a host function takes the place of the
 // kernel's name from CUPTI.
 
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns "Normalise" for penstock::for_each(stream, n, Normalise{...}), and else the demangled
 /// name without its arguments. Returns an empty string if there are no symbols (a stripped

@@ -5,6 +5,7 @@
 // then.
 
 #include <penstock/trace/report.hpp>
+#include <penstock/version.hpp>
 
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "intervals.hpp"
 #include "steps.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 struct DeviceGap {
   int device = 0;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 Intervals united(std::vector<Interval> intervals) {
   const auto by_begin = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };

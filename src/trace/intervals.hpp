@@ -7,10 +7,11 @@
 //   const Time lost = length(alone);
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// The moments from `begin` on, before `end`.
 struct Interval {

@@ -9,12 +9,13 @@
 // not known.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Whether the times of both have the same clock: the host names are equal, and so, within a
 /// second, are the offsets to the wall clock.

@@ -3,10 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <penstock/version.hpp>
 
 #include "event_sink.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// The number of a name or a track in a sink. It is kept as long as it is valid: for one era of one
 /// sink. Any thread may use it.

@@ -4,10 +4,11 @@
 // Converts names of kernels to a readable form.
 
 #include <cstddef>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns "ns::scale<float, 4>" for "_ZN2ns5scaleIfLi4EEEvPT_": demangled, without return type and
 /// parameters. A name that is not mangled does not change. It is for names of this process.

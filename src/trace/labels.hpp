@@ -4,12 +4,13 @@
 // The labels that people read for kinds, directions and events without a name.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 constexpr std::string_view label(Kind kind) {
   switch (kind) {

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <utility>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

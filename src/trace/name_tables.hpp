@@ -6,6 +6,7 @@
 // the tables of eras without remaining events are discarded.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -19,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 using TrackKey = std::tuple<Track::Kind, int, std::uint64_t>;  // in the order of a Timeline
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

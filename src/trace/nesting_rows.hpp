@@ -4,6 +4,7 @@
 // Assigns the events of one track to rows, so that the events of each row nest.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <cstddef>
 #include <functional>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 class NestingRows {
  public:

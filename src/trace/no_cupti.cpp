@@ -4,7 +4,7 @@
 
 #include "backend.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 std::unique_ptr<Backend> make_cupti_backend(EventSink&, const SessionOptions&, ProfilerSwitch,
                                             void*) {

@@ -30,7 +30,7 @@ extern "C" [[gnu::visibility("default")]] int (
 
 #include "ranges.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

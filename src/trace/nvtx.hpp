@@ -6,10 +6,12 @@
 // ranges (ranges.hpp) and names arrive here. While nothing records, a range costs an uncontended
 // lock at its begin and at its end.
 
+#include <penstock/version.hpp>
+
 #include "backend.hpp"
 #include "event_sink.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Puts the names of threads and streams, those given so far and later ones, into the sink until
 /// stop_names. There is one sink at a time.

@@ -17,7 +17,7 @@
 #include "event_sink.hpp"
 #include "units.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

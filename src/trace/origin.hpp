@@ -4,8 +4,9 @@
 // Describes the process and the machine that recorded a Timeline.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns the origin without the backend's part. `begin` is the begin of recording.
 Origin this_origin(Time begin);

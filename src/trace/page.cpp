@@ -12,7 +12,7 @@
 #include "programs/output_file.hpp"
 #include "stages.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

@@ -5,6 +5,7 @@
 // between start_ranges and stop_ranges, their events. Any thread may call every function.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <string>
 #include <utility>
@@ -12,7 +13,7 @@
 #include "event_sink.hpp"
 #include "kept_number.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 // Registered texts are never destroyed, because a program may use a handle at any time.
 

@@ -13,7 +13,7 @@
 #include "steps.hpp"
 #include "units.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

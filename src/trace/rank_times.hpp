@@ -10,6 +10,7 @@
 
 #include <penstock/trace/findings.hpp>
 #include <penstock/trace/report.hpp>
+#include <penstock/version.hpp>
 
 #include <array>
 #include <cstddef>
@@ -17,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Each moment of a step belongs to one part: the first one that applies.
 enum class Part : std::uint8_t {

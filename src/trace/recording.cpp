@@ -21,7 +21,7 @@
 #include "programs/output_file.hpp"
 #include "recording_hash.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

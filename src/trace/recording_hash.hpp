@@ -9,7 +9,7 @@
 #include <cstring>
 #include <penstock/detail/mix.hpp>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// The hash depends on the order of the bytes, not on how they are split.
 class RecordingHash {

@@ -17,7 +17,7 @@
 #include "steps.hpp"
 #include "units.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

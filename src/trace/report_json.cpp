@@ -5,7 +5,7 @@
 
 #include "labels.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace detail {
 

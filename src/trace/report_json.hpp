@@ -6,10 +6,11 @@
 #include <penstock/detail/observe/json.hpp>
 #include <penstock/trace/findings.hpp>
 #include <penstock/trace/report.hpp>
+#include <penstock/version.hpp>
 
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 using penstock::detail::JsonText;
 

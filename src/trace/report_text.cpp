@@ -14,7 +14,7 @@
 #include "labels.hpp"
 #include "units.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

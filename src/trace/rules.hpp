@@ -4,6 +4,7 @@
 // The rules of find(); each rule looks for one kind of problem in a timeline.
 
 #include <penstock/trace/findings.hpp>
+#include <penstock/version.hpp>
 
 #include <limits>
 #include <optional>
@@ -12,7 +13,7 @@
 #include "activity.hpp"
 #include "steps.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// A share of the time that justifies a change.
 inline constexpr double kWorthwhile = 0.02;

@@ -12,7 +12,7 @@
 #include "rules.hpp"
 #include "units.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

@@ -5,8 +5,9 @@
 
 #include <optional>
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Waits for no device. Returns nothing if no session records, or if it recorded nothing. Call it
 /// in a forked copy of the process. A lock that another thread held stays locked there, so set an

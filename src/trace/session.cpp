@@ -15,7 +15,7 @@
 #include "ranges.hpp"
 #include "salvage.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

@@ -5,6 +5,7 @@
 // first events of a run, or the last ones.
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <array>
 #include <atomic>
@@ -15,7 +16,7 @@
 #include <mutex>
 #include <vector>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Events of one thread, or of a few.
 struct Chunk {

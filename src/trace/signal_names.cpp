@@ -5,7 +5,7 @@
 #include <csignal>
 #include <string_view>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 constexpr std::string_view kRealTime = "RTMIN+";

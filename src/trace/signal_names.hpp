@@ -3,9 +3,10 @@
 
 // The names of signals that may request a dump.
 
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns "SIGUSR2" or "SIGRTMIN+3", for example.
 std::string name_of_signal(int signal);

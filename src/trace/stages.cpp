@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

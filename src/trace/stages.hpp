@@ -5,11 +5,12 @@
 // it is the innermost range around the call that submitted it.
 
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <vector>
 
 #include "activity.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns an index into Timeline::names for each event: for a range its own name, and 0 outside of
 /// any range. O(n log n).

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 Steps::Steps(const Activity& activity, std::string_view name, bool first_step_counts)
     : measured_{activity.timeline().begin, activity.timeline().end},

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,7 @@
 #include "activity.hpp"
 #include "intervals.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 struct Step {
   Time begin = 0, end = 0;  ///< on its thread

@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns the system's number of the calling thread. It asks the system only once.
 inline std::uint64_t this_thread_id() {

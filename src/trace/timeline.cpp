@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 void arrange(Timeline& timeline) {
   std::sort(timeline.events.begin(), timeline.events.end(), [](const Event& a, const Event& b) {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

@@ -4,12 +4,13 @@
 // Formats figures with a suitable unit for people: "12.3 us", "4.56 ms", "24.1 GB/s", "3.2 %".
 
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// Returns three significant digits, in ns, us, ms or s.
 std::string in_time(Time time);

@@ -3,6 +3,7 @@
 // Work of several processes with what they share: memory is shared while work goes on, each wait is
 // for its own record, and a process that has a pool may import it, too.
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 
 #include "images/jpeg_files.hpp"
 
-namespace penstock::images::test {
+namespace penstock::inline PENSTOCK_ABI::images::test {
 
 std::vector<Bytes> smooth_files(int count) {
   const JpegFile kinds[] = {{}, {.across = 2}, {.across = 2, .down = 2}, {.channels = 1}};

@@ -5,9 +5,10 @@
 // error at a vector of libjpeg's structs without a name).
 
 #include <cstddef>
+#include <penstock/version.hpp>
 #include <vector>
 
-namespace penstock::images::test {
+namespace penstock::inline PENSTOCK_ABI::images::test {
 
 using Bytes = std::vector<std::byte>;
 

@@ -14,7 +14,7 @@
 #include "pictures.hpp"
 #include "support/catch.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 std::map<std::string, double> numbers_of(const Region& region) {

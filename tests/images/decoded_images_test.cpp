@@ -17,7 +17,7 @@
 #include "support/handles.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using namespace penstock::test;

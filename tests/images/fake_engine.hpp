@@ -19,7 +19,7 @@
 
 #include "images/jpeg_files.hpp"
 
-namespace penstock::images::test {
+namespace penstock::inline PENSTOCK_ABI::images::test {
 
 /// How the engines of one test behave, and what they saw. Shared by all of them.
 struct FakeEngines {

@@ -28,7 +28,7 @@
 #include "support/memory.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using namespace penstock::test;

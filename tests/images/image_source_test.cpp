@@ -30,7 +30,7 @@
 #include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using namespace penstock::test;

@@ -22,7 +22,7 @@
 #include "support/catch.hpp"
 #include "support/little_memory.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using test::Bytes;

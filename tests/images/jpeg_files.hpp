@@ -13,11 +13,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <penstock/version.hpp>
 #include <random>
 #include <stdexcept>
 #include <vector>
 
-namespace penstock::images::test {
+namespace penstock::inline PENSTOCK_ABI::images::test {
 
 using Bytes = std::vector<std::byte>;
 

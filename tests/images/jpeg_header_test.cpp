@@ -10,7 +10,7 @@
 #include "images/jpeg_files.hpp"
 #include "support/catch.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using namespace penstock::images::test;

@@ -27,7 +27,7 @@ extern "C" void* malloc(std::size_t bytes) {
 }
 #endif
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 struct Images {

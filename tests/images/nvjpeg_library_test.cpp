@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 TEST_CASE("nvJPEG has every function that is called", "[images][nvjpeg]") {

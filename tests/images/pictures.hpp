@@ -10,11 +10,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-namespace penstock::images::test {
+namespace penstock::inline PENSTOCK_ABI::images::test {
 
 /// Memory of exactly the size, so that AddressSanitizer sees what reads beyond.
 struct Picture {

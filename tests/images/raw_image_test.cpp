@@ -14,7 +14,7 @@
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using penstock::test::Mentions;

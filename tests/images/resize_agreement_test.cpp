@@ -18,7 +18,7 @@
 #include "support/handles.hpp"
 #include "support/memory.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using namespace penstock::test;

@@ -14,7 +14,7 @@
 #include "resize_passes.hpp"
 #include "support/catch.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 using test::noise;

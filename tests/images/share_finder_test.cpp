@@ -14,7 +14,7 @@
 
 #include "support/catch.hpp"
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 namespace {
 
 /// Images a second that a pipeline delivers with a share.

@@ -9,9 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <vector>
 
-namespace penstock::images::test {
+namespace penstock::inline PENSTOCK_ABI::images::test {
 
 /// An image in memory, `stride` bytes from row to row.
 struct TestImage {

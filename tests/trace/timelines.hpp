@@ -9,11 +9,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 inline auto members(const Event& event) {
   return std::tie(event.begin, event.end, event.value, event.correlation, event.name, event.track,

@@ -11,8 +11,9 @@
 
 #if __has_include(<cub/device/device_for.cuh>)
 #include <cub/device/device_for.cuh>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 template <class Op>
 cudaError_t launch_bulk(std::int64_t n, Op op, cudaStream_t stream) {
@@ -23,7 +24,7 @@ cudaError_t launch_bulk(std::int64_t n, Op op, cudaStream_t stream) {
 
 #else
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 template <class Op>
 __global__ void bulk_kernel(std::int64_t n, Op op) {

@@ -8,7 +8,7 @@
 #include <penstock/detail/local_rank.hpp>
 #include <penstock/detail/usable.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 PENSTOCK_INLINE int default_workers() {
   const int ranks = LocalRank::of_environment().size;

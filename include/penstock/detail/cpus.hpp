@@ -10,11 +10,12 @@
 #include <cstddef>
 #include <iterator>
 #include <penstock/detail/words.hpp>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Sorted, without duplicates.
 using Cpus = std::vector<int>;

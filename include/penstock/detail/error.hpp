@@ -7,7 +7,7 @@
 
 extern "C" [[gnu::weak]] void penstock_runtime_emulated();  // defined only in penstock::emulated
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

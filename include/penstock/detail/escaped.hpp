@@ -6,10 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Whether a byte of UTF-8 is not the first one of its character.
 constexpr bool continues_character(char byte) {

@@ -6,7 +6,7 @@
 // penstock. A public header has the declarations; detail/<folder>/<the same name> has the
 // definitions.
 
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
 #ifdef PENSTOCK_HEADER_ONLY
 #define PENSTOCK_INLINE inline
@@ -25,7 +25,7 @@
 #endif
 
 #ifdef PENSTOCK_CHECKS
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A source file that is compiled with PENSTOCK_CHECKS turns the checks on for its whole program:
 /// the library checks whether any object file has this function (detail/memory/checks.hpp).

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Returns the value of a variable, or null.
 using Lookup = std::function<const char*(const char* name)>;

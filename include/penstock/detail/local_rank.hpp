@@ -9,7 +9,7 @@
 #include <penstock/ranks.hpp>
 #include <stdexcept>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The number of this process among the ranks on this machine.
 struct LocalRank {

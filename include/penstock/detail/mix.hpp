@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <penstock/detail/inline.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline constexpr std::uint64_t golden_ratio = 0x9e3779b97f4a7c15;  // 2^64 / 1.618..., made odd
 

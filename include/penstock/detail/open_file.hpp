@@ -13,11 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <penstock/version.hpp>
 #include <span>
 #include <system_error>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Repeats `call` until it is not interrupted by a signal. `call` reports an error by a negative
 /// result and errno.

@@ -11,13 +11,14 @@
 #include <penstock/detail/cpus.hpp>
 #include <penstock/detail/usable.hpp>
 #include <penstock/detail/words.hpp>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Each call reads files. A file that cannot be read counts as empty.
 class Topology {

@@ -12,10 +12,11 @@
 #include <cstddef>
 #include <fstream>
 #include <penstock/detail/cpus.hpp>
+#include <penstock/version.hpp>
 #include <string>
 #include <thread>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The paths of the kernel's files about control groups; tests use other paths.
 struct CgroupFiles {

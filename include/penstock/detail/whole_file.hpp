@@ -7,10 +7,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <penstock/detail/open_file.hpp>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Makes the name of a file that was just renamed survive a loss of power. Throws
 /// std::system_error.

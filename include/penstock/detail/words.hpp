@@ -7,11 +7,12 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Returns `text` with ASCII letters in lower case, independent of the locale.
 inline std::string lower_case(std::string_view text) {

@@ -22,7 +22,7 @@
 #include "signal_names.hpp"
 #include "tell.hpp"
 
-namespace penstock::trace::inject {
+namespace penstock::inline PENSTOCK_ABI::trace::inject {
 
 namespace {
 

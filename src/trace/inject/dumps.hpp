@@ -6,8 +6,9 @@
 
 #include <filesystem>
 #include <penstock/trace/session.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::trace::inject {
+namespace penstock::inline PENSTOCK_ABI::trace::inject {
 
 struct DumpOptions {
   std::filesystem::path directory;  ///< the directory for dumps and requests (settings.hpp)

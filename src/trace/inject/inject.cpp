@@ -27,7 +27,7 @@
 #include "settings.hpp"
 #include "tell.hpp"
 
-namespace penstock::trace::inject {
+namespace penstock::inline PENSTOCK_ABI::trace::inject {
 
 namespace {
 

@@ -4,7 +4,9 @@
 // The settings that penstock-trace passes to the injected library, through the environment of the
 // program.
 
-namespace penstock::trace::inject {
+#include <penstock/version.hpp>
+
+namespace penstock::inline PENSTOCK_ABI::trace::inject {
 
 /// The directory of the recordings. It is made when there is a recording to write. A process that
 /// records writes <pid>.recording there at its end, or <pid>.error: one sentence that says why it

@@ -5,11 +5,12 @@
 
 #include <unistd.h>
 
+#include <penstock/version.hpp>
 #include <string>
 
 #include "programs/file_size_signal.hpp"
 
-namespace penstock::trace::inject {
+namespace penstock::inline PENSTOCK_ABI::trace::inject {
 
 inline void tell(const std::string& what) {
   const programs::FileSizeSignal blocked;

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

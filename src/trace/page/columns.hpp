@@ -6,12 +6,13 @@
 // not compressed, because a page would need a library or a very new browser to decompress them.
 
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <string>
 #include <vector>
 
 #include "../activity.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 /// The common part of many events, stored once. Names are indices as in Timeline.
 struct EventClass {

@@ -21,7 +21,7 @@ endforeach()
 file(WRITE ${OUTPUT} "// Made by embed.cmake.
 #include \"sources.hpp\"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 const std::string_view kPage = ${page};
 const std::string_view kStyle = ${style};

@@ -3,10 +3,11 @@
 
 // The page's own files, which embed.cmake compiles into the library.
 
+#include <penstock/version.hpp>
 #include <span>
 #include <string_view>
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 extern const std::string_view kPage;                      ///< page.html
 extern const std::string_view kStyle;                     ///< page.css

@@ -6,7 +6,7 @@
 #include "../memory_levels.hpp"
 #include "../report_json.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 namespace {
 

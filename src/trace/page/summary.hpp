@@ -5,12 +5,13 @@
 // the findings. Times are nanoseconds since the timeline's begin.
 
 #include <penstock/trace/views.hpp>
+#include <penstock/version.hpp>
 
 #include <string>
 
 #include "columns.hpp"
 
-namespace penstock::trace::detail {
+namespace penstock::inline PENSTOCK_ABI::trace::detail {
 
 std::string page_summary(const Timeline& timeline, const Report& report,
                          const std::vector<Finding>& findings,

@@ -20,7 +20,7 @@
 #include "programs/standard_streams.hpp"
 #include "signal_names.hpp"
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 namespace {
 

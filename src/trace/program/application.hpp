@@ -7,13 +7,14 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "dumps.hpp"
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 struct ApplicationOptions {
   std::vector<std::string> command;  ///< not empty

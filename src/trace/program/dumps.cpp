@@ -18,7 +18,7 @@
 #include "programs/output_file.hpp"
 #include "signal_names.hpp"
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 namespace {
 

@@ -8,13 +8,14 @@
 
 #include <chrono>
 #include <filesystem>
+#include <penstock/version.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "results.hpp"
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 struct DumpOptions {
   std::chrono::nanoseconds last{0};  ///< 0: there are no dumps

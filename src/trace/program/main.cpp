@@ -28,7 +28,7 @@
 #include "programs/command_line.hpp"
 #include "results.hpp"
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 namespace {
 
 namespace fs = std::filesystem;

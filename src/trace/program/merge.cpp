@@ -24,7 +24,7 @@
 #include "rank_times.hpp"
 #include "units.hpp"
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 namespace {
 

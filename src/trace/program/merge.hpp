@@ -4,10 +4,11 @@
 // penstock-trace merge: compares the recordings of a job's ranks.
 
 #include <filesystem>
+#include <penstock/version.hpp>
 #include <string>
 #include <vector>
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 struct MergeOptions {
   std::vector<std::string> places;  ///< recordings, and directories that contain some

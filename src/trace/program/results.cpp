@@ -10,7 +10,7 @@
 
 #include "programs/output_file.hpp"
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 namespace {
 

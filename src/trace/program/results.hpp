@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <penstock/trace/findings.hpp>
 #include <penstock/trace/timeline.hpp>
+#include <penstock/version.hpp>
 #include <string>
 #include <vector>
 
-namespace penstock::trace::program {
+namespace penstock::inline PENSTOCK_ABI::trace::program {
 
 struct ResultOptions {
   std::string step;  ///< name of the range that is one step; empty: it is found automatically

@@ -15,7 +15,7 @@
 
 #include "support/catch.hpp"
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 namespace {
 
 /// Of all magnitudes, each about as often.

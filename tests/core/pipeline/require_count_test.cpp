@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 namespace {
 
 using test::Mentions;

@@ -10,7 +10,7 @@
 
 #include "support/catch.hpp"
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {

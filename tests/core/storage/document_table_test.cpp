@@ -8,7 +8,7 @@
 
 #include "support/catch.hpp"
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 namespace {
 
 TEST_CASE("DocumentTable finds documents across multiples of 2^32", "[document_table]") {

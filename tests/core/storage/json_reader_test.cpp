@@ -10,7 +10,7 @@
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::detail::json_reader_test {
+namespace penstock::inline PENSTOCK_ABI::detail::json_reader_test {
 namespace {
 
 using test::Mentions;

@@ -7,7 +7,7 @@
 
 #include "support/catch.hpp"
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 namespace {
 
 std::string what_is(const std::string& text) {

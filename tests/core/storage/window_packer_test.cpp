@@ -11,7 +11,7 @@
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 namespace {
 
 TEST_CASE("NumberSet finds the first number from a number on", "[window_packer]") {

@@ -12,7 +12,7 @@
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 namespace {
 
 using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 /// Whether a structured binding may be applied to Batch. Specialise it as false for a Batch with
 /// bit-fields or unnamed members, which do not compile: messages then number the fields.

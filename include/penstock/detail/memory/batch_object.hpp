@@ -5,7 +5,7 @@
 #include <new>
 #include <penstock/layout.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Owns memory for a Batch object (the struct of tensors) whose type is not known here.
 class BatchObject {

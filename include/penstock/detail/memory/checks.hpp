@@ -17,10 +17,11 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 #ifndef PENSTOCK_CHECKS
 [[gnu::weak]] bool

@@ -10,7 +10,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/upstream.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class DeviceAllocation {
  public:

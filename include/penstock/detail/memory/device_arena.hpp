@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Owns the memory until the arena and every slot are gone.
 class DeviceArenaCore {
@@ -328,7 +328,7 @@ class DeviceArenaCore {
 
 }  // namespace penstock::detail
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 PENSTOCK_INLINE std::byte* DeviceSlot::data() const noexcept {
   return core_ == nullptr ? nullptr : core_->data(index_);

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock::dlpack::detail {
+namespace penstock::inline PENSTOCK_ABI::dlpack::detail {
 
 PENSTOCK_INLINE Device device_of(const void* memory) {
   cudaPointerAttributes attributes{};

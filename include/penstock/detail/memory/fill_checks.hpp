@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Pseudo-random bytes, computed from a number and the offset in a block. If 8 of them are
 /// unchanged, they were not written, with an error probability of 2^-64.

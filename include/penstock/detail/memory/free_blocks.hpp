@@ -17,10 +17,11 @@
 #include <cstdint>
 #include <mutex>
 #include <penstock/detail/sync/event_count.hpp>
+#include <penstock/version.hpp>
 #include <thread>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// `Block` has `std::size_t bytes() const`, and `std::uint64_t taker = 0`, which only this class
 /// uses: the thread that took the block last.

@@ -21,7 +21,7 @@
 #include <string>
 #include <system_error>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class HostAllocation {
  public:

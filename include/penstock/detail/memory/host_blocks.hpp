@@ -28,7 +28,7 @@
 #include <penstock/pinned_pool.hpp>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class HostBlocks {
  public:

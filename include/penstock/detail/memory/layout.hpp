@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 [[noreturn]] PENSTOCK_INLINE void reject_field(const std::string& name, const std::string& why) {
   throw std::invalid_argument("Layout: field " + name + " " + why);

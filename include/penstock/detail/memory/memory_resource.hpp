@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// The PinnedBlock of an allocation is stored this many bytes before it. Thus deallocation needs no

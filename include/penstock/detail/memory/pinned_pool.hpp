@@ -35,7 +35,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A block of memory, and the event that marks the end of its use by the device.
 struct PinnedEntry {
@@ -469,7 +469,7 @@ class PinnedPoolCore {
 
 }  // namespace penstock::detail
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 PENSTOCK_INLINE void detail::ReleaseEntry::operator()(PinnedEntry* entry) const noexcept {
   if (!entry->refused) return entry->core.release(entry);

@@ -7,7 +7,7 @@
 #include <penstock/pinned_pool.hpp>
 #include <stop_token>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 /// What the library does with a pool that its users cannot.
 struct PoolAccess {
   /// Does the same as PinnedPool::acquire(), but `ahead` decides when the time-out begins.

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 // Workers access a fill concurrently, through atomic_ref. The thread that calls finish_fill() has
 // synchronised with all of them.

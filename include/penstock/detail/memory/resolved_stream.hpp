@@ -19,7 +19,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Returns the device of a created stream. The stream must not be being captured, since the query
 /// would end the capture with an error. The runtime before CUDA 12.8 has no such query: then the

@@ -15,7 +15,7 @@
 #include <penstock/upstream.hpp>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 enum class MemoryKind { page_locked, device };
 

@@ -6,8 +6,9 @@
 
 #include <cstdint>
 #include <exception>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class WaitAhead {
  public:

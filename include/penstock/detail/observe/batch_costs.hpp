@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// What the consumer's thread waits for before it asks for the next batch.
 enum class LoopWaits {

@@ -6,8 +6,9 @@
 
 #include <cstdint>
 #include <penstock/detail/observe/ticks.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct alignas(64) BatchTimes {
   Ticks wanted = 0;  ///< its worker began to wait for memory, after it had handed on its previous

@@ -6,8 +6,9 @@
 // one of them gets.
 
 #include <penstock/detail/observe/ticks.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class ConsumerCalls {
  public:

@@ -10,8 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Not thread-safe.
 class ConsumerStreams {

@@ -25,7 +25,7 @@
 #include <penstock/stats.hpp>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The sums of the measured times, in the form of the members of Stats. If n streams take batches
 /// in turn, 1/n of each stream's waits and work is counted.

@@ -15,11 +15,12 @@
 #include <concepts>
 #include <cstddef>
 #include <penstock/detail/escaped.hpp>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline void append_escaped(std::string& out, char character) {
   constexpr const char* kDigits = "0123456789abcdef";

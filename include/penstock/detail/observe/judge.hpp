@@ -16,7 +16,7 @@
 #include <penstock/verdict.hpp>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class Judge {
  public:

@@ -14,7 +14,7 @@
 #include <set>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// Returns the handle of a domain, which is created once for each name. Returns null if no profiler
@@ -120,7 +120,7 @@ PENSTOCK_INLINE StreamName::~StreamName() {
 
 #else
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 PENSTOCK_INLINE detail::Marker detail::make_marker(const char*, const char*,
                                                    const MarkerCategory&) noexcept {

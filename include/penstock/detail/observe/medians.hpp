@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <penstock/version.hpp>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class Medians {
  public:

@@ -7,9 +7,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The lowest number, from 1, that no other object of this type holds. If more than 64 exist, the
 /// others share the number 65. The numbers are unique within a program or shared library, as the

@@ -11,7 +11,7 @@
 #include <penstock/detail/observe/tune_settings.hpp>
 #include <penstock/stats.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct PipelineShape {
   PipelineSetup setup;

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// All times are in nanoseconds.
 struct RecordedBatch {

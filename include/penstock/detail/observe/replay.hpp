@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct ReplayResult {
   std::chrono::nanoseconds period{0};  ///< mean time from one batch to the next

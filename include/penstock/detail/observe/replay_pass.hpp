@@ -12,7 +12,7 @@
 #include <penstock/detail/observe/pipeline_shape.hpp>
 #include <span>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct ReplaySettings : TuneSettings {
   /// Factors on the times of the stages. `source` also applies to the work of an on_device source

@@ -11,7 +11,7 @@
 #include <penstock/detail/observe/source_scaling.hpp>
 #include <penstock/detail/observe/tune_settings.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class SettingsSearch {
  public:

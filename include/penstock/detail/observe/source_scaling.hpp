@@ -10,8 +10,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class SourceScaling {
  public:

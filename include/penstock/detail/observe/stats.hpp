@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 inline void print_stage(std::ostream& out, const char* name, const StageStats& stage,

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// Writes metrics by family: the samples of a family follow its HELP and TYPE lines.

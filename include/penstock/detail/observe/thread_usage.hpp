@@ -18,7 +18,7 @@
 #include <optional>
 #include <penstock/stats.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline long this_thread_id() {
   return ::syscall(SYS_gettid);

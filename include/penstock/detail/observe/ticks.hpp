@@ -5,8 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Nanoseconds of std::chrono::steady_clock. 0 stands for "not yet".
 using Ticks = std::int64_t;

@@ -10,10 +10,11 @@
 #include <cstdint>
 #include <mutex>
 #include <penstock/detail/observe/batch_times.hpp>
+#include <penstock/version.hpp>
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The sums over all batches that have ended. A negative interval counts as 0.
 struct TimelineSums {

@@ -13,7 +13,7 @@
 #include <penstock/tuning.hpp>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class TuneLog {
  public:

@@ -6,8 +6,9 @@
 
 #include <array>
 #include <cstddef>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct TuneSettings {
   std::size_t workers = 0;     ///< workers that run

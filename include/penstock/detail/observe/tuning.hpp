@@ -7,7 +7,7 @@
 #include <penstock/tuning.hpp>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 PENSTOCK_INLINE const char* in_words(TuneReason reason) {

@@ -7,10 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <iomanip>
+#include <penstock/version.hpp>
 #include <sstream>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline std::string with_unit(double value, int decimals, const char* unit) {
   std::ostringstream text;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <penstock/verdict.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 PENSTOCK_INLINE const char* to_string(Bottleneck bottleneck) {
   constexpr std::array names{

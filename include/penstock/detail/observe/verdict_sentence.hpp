@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class VerdictSentence {
  public:

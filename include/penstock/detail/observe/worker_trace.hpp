@@ -17,7 +17,7 @@
 #include <penstock/detail/observe/thread_usage.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Adds `value` to `sum` without an atomic read-modify-write. Only one thread may write `sum`.
 template <class T>

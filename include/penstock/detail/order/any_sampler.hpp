@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 PENSTOCK_INLINE Unbounded::Unbounded(std::int64_t batch_size, std::uint64_t seed)
     : batch_size_(batch_size), seed_(seed) {

@@ -25,7 +25,7 @@
 #include <penstock/detail/order/permutation.hpp>
 #include <span>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The `count` positions of a list from `begin` on.
 struct Share {

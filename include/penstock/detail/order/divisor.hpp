@@ -5,8 +5,9 @@
 // of the time of a division.
 
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class Divisor {
  public:

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <penstock/detail/mix.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline bool has_avx2() noexcept {
   static const bool has = __builtin_cpu_supports("avx2") != 0;

@@ -23,7 +23,7 @@
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/order/feistel_shape.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Two rounds reduce the bias between pairs of values to about 1 / sqrt(size), so small sizes
 /// need more rounds. From 2^20 on, 6 rounds showed no bias in 4 million images; the minimum is

@@ -11,7 +11,7 @@
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/order/feistel.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// feistel_key() of eight keys.
 PENSTOCK_AVX2 inline Eight feistel_keys(Eight keys, std::uint64_t round) noexcept {

@@ -5,8 +5,9 @@
 // rounds (feistel.hpp).
 
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct FeistelShape {
   static constexpr std::uint64_t max_rounds = 48;

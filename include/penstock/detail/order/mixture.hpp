@@ -21,7 +21,7 @@
 #include <string>
 #include <tuple>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 [[noreturn]] inline void refuse_mixture(const std::string& why) {

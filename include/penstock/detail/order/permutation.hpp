@@ -21,7 +21,7 @@
 #include <penstock/detail/order/feistel_shape.hpp>
 #include <span>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class Permutation {
  public:

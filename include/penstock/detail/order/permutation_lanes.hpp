@@ -20,7 +20,7 @@
 #include <span>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class PermutationLanes {
  public:

@@ -6,7 +6,7 @@
 #include <penstock/detail/launchers.hpp>
 #include <penstock/ranks.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 // In header-only mode this is declared again, if launchers.hpp was included before.

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 PENSTOCK_INLINE SamplerOptions with_ranks(SamplerOptions options, const Ranks& ranks) {

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// How long a number of the state must stay the same.

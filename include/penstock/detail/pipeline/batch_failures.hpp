@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A failure of a batch or of a row, which may have been replaced.
 struct BatchFailure {

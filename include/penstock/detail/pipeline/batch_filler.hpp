@@ -38,7 +38,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The tools of one worker.
 struct WorkerTools {

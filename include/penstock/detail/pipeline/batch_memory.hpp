@@ -17,7 +17,7 @@
 #include <penstock/markers.hpp>
 #include <penstock/pinned_pool.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class BatchMemory {
  public:

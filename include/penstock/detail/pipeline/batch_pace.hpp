@@ -8,8 +8,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Not for several threads at a time.
 class BatchPace {

@@ -9,7 +9,7 @@
 #include <penstock/detail/pipeline/pipeline_stats.hpp>    // IWYU pragma: keep
 #include <penstock/detail/pipeline/pipeline_tune.hpp>     // IWYU pragma: keep
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 PENSTOCK_INLINE PipelineHandle make_producer(const BlockLayout& layout, AnySampler sampler,
                                              ErasedSource source, PinnedPool& pool,

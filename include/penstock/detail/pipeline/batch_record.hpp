@@ -27,7 +27,7 @@
 #include <penstock/pinned_pool.hpp>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Where a batch is on its way, and how it has ended.
 enum class Stage : std::uint8_t {

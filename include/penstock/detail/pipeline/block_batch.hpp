@@ -11,7 +11,7 @@
 #include <penstock/pinned_pool.hpp>
 #include <penstock/source.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A type-erased batch in a pinned block: `batch` and the ticket's samples lie in it, too, behind
 /// the part that is copied to the device.

@@ -11,7 +11,7 @@
 #include <penstock/error.hpp>
 #include <stdexcept>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Where the parts of a BlockBatch begin in its block, in bytes: behind the fields lies what is not
 /// copied to the device.

@@ -30,7 +30,7 @@
 #include <string>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Belongs to the device that is current when it is made. Allocates all but the blocks of pinned
 /// memory.

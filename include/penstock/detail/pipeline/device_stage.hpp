@@ -25,7 +25,7 @@
 #include <penstock/stats.hpp>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Allocates on the current device.
 class DeviceStage {

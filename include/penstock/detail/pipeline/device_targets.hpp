@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class DeviceTargets {
  public:

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// `rate` of `count`, rounded up. The binary number for a decimal fraction, such as 0.07, may be a

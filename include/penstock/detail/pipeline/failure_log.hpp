@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class FailureLog {
  public:

@@ -16,8 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/sync/index_stack.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class FreeRecords {
  public:

@@ -8,10 +8,11 @@
 #include <cstddef>
 #include <mutex>
 #include <optional>
+#include <penstock/version.hpp>
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Any thread may call any member. Nothing allocates.
 template <class Memory>

@@ -11,7 +11,7 @@
 #include <memory>
 #include <penstock/error.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Does nothing. Only penstock::emulated defines it. On the real CUDA runtime a host function would
 /// run `op` on the CPU with pointers to device memory; such a program does not link, and this name

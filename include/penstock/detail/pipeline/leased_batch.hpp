@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <penstock/source.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct LeasedBatch {
   const void* batch = nullptr;

@@ -60,7 +60,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class Pipeline final : public std::enable_shared_from_this<Pipeline>, private WaitAhead {
  public:

@@ -11,7 +11,7 @@
 #include <penstock/detail/pipeline/pipeline.hpp>
 #include <thread>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 PENSTOCK_INLINE Pipeline::Pipeline(const BlockLayout& layout, AnySampler sampler,
                                    ErasedSource source, std::unique_ptr<DeviceRoute> route,

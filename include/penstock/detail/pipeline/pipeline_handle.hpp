@@ -8,7 +8,7 @@
 #include <penstock/failure.hpp>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class Pipeline;
 /// Shared by a Prefetcher and its leases; a BatchProducer's is its own.

@@ -6,7 +6,7 @@
 #include <penstock/detail/pipeline/pipeline.hpp>
 #include <tuple>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Counts every eighth time only, since it reads cache lines that the workers write for each batch.
 /// Only the thread that stages calls this.

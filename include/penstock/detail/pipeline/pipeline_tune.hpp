@@ -5,7 +5,7 @@
 
 #include <penstock/detail/pipeline/pipeline.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A worker that has published a batch calls this.
 PENSTOCK_INLINE void Pipeline::tune() noexcept {

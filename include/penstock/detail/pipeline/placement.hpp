@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 PENSTOCK_INLINE Placement Placement::automatic(const Ranks& ranks) {
   if (ranks.local_rank < 0 || ranks.local_rank >= ranks.local_size)

@@ -9,7 +9,7 @@
 #include <penstock/detail/pipeline/pipeline_tune.hpp>     // IWYU pragma: keep
 #include <penstock/prefetcher.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 PENSTOCK_INLINE PipelineHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler,
                                                ErasedSource source,

@@ -8,7 +8,7 @@
 #include <penstock/source.hpp>
 #include <stdexcept>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Throws std::invalid_argument; replaces 0 by what it stands for.
 inline ProducerOptions checked(ProducerOptions options, const AnySampler& sampler,

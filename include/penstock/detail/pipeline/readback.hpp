@@ -23,7 +23,7 @@
 #include <string>
 #include <thread>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A ring of values: the thread that pushes adds at the head, the thread that calls back removes at
 /// the tail.

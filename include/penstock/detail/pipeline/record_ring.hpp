@@ -24,9 +24,10 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <penstock/version.hpp>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The largest number that a ring can count to.
 inline constexpr std::uint64_t most_batches = std::numeric_limits<std::uint64_t>::max() >> 1;

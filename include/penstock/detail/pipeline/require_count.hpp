@@ -4,10 +4,11 @@
 // What options that count something may be.
 
 #include <cstddef>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Throws std::invalid_argument unless least <= depth <= 2^20.
 inline void require_depth(const char* option, std::size_t depth, std::size_t least) {

@@ -15,8 +15,9 @@
 #include <atomic>
 #include <cstdint>
 #include <penstock/detail/sync/event_count.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The rows of a batch: how many there are, which nobody has taken, and which are not filled yet.
 class BatchRows {

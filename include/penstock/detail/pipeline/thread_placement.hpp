@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// What was chosen for a pipeline.
 struct ThreadPlacement {

@@ -20,7 +20,7 @@
 #include <string>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Only the thread that stages uses it.
 class TransformStage {

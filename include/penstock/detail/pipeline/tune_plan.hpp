@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct PipelinePlan {
   PrefetcherOptions options;         ///< the numbers are those that are reserved

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class WorkerErrors {
  public:

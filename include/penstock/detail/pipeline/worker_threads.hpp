@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <penstock/detail/sync/event_count.hpp>
 #include <penstock/detail/sync/owner_process.hpp>
+#include <penstock/version.hpp>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -15,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// One thread at a time may call the members. Join or detach the threads before the destructor.
 class WorkerThreads {

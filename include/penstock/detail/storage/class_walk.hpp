@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// What is in a directory, in the order of the names.
 struct DirectoryListing {

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Keeps the lower 32 bits of each beginning, and at which documents the upper 32 bits change.
 class DocumentTable {

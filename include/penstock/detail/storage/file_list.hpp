@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A path for the system, without an allocation.
 class PathText {

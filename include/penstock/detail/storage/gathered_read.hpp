@@ -13,7 +13,7 @@
 #include <span>
 #include <stdexcept>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class GatheredRead {
  public:

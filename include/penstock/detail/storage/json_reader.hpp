@@ -16,11 +16,12 @@
 #include <optional>
 #include <penstock/detail/escaped.hpp>
 #include <penstock/detail/words.hpp>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// All members throw std::runtime_error, which says what is wrong, and at which byte.
 class JsonReader {

@@ -10,11 +10,12 @@
 #include <optional>
 #include <penstock/detail/escaped.hpp>
 #include <penstock/detail/words.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// How many bytes of a file known_bytes() looks at.
 inline constexpr std::size_t kKnownBytes = 512;

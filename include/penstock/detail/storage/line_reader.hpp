@@ -11,12 +11,13 @@
 #include <optional>
 #include <penstock/detail/open_file.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// All members throw std::system_error.
 class LineReader {

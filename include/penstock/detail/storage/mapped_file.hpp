@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The bytes of `file`, at least 1, as memory that can only be read. The file may be closed
 /// afterwards. Throws std::runtime_error if it is not of this machine, has become shorter, or

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 
 /// Calls `call(bytes)`, for sizes that rows of tables often have with a constant: to copy a row is

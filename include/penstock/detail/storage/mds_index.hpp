@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct MdsIndexShard {
   std::string file, format, compression;  // compression: empty if there is none

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <span>
 #include <string_view>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class NameArena {
  public:

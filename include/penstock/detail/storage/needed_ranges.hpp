@@ -12,7 +12,7 @@
 #include <penstock/file.hpp>
 #include <span>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class NeededRanges {
  public:

@@ -12,12 +12,13 @@
 #include <optional>
 #include <penstock/detail/escaped.hpp>
 #include <penstock/detail/words.hpp>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 

@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <penstock/version.hpp>
 #include <span>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 static_assert(std::endian::native == std::endian::little);
 

@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

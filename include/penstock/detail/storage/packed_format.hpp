@@ -16,10 +16,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/storage/crc32c.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <type_traits>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 static_assert(std::endian::native ==
               std::endian::little);  // Structs are read as they lie in the file.

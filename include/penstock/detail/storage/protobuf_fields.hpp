@@ -7,10 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/storage/number_at.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <stdexcept>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 enum class WireType { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 

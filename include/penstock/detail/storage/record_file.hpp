@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

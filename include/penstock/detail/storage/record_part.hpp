@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// One of the files of a RecordFile, or a part of one.
 struct RecordPart : StoreFile {

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <penstock/detail/words.hpp>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Of images: the list of torchvision's ImageFolder.
 inline constexpr std::array<std::string_view, 9> kImageExtensions = {

@@ -4,7 +4,7 @@
 #include <penstock/detail/escaped.hpp>
 #include <penstock/store.hpp>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 PENSTOCK_INLINE StoreError::StoreError(std::string_view store, const std::filesystem::path& file,
                                        const std::string& why, std::optional<std::uint64_t> sample)

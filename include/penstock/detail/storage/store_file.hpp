@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The first `bytes` bytes of `scratch`, which grows if it is too small and never shrinks. Throws
 /// std::system_error for more than half of the memory that this process may use: what a damaged

@@ -8,9 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/storage/crc32c.hpp>
+#include <penstock/version.hpp>
 #include <span>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 static_assert(std::endian::native == std::endian::little);  // Numbers are written as they lie.
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Any number of threads may use its const members.
 struct TarFile : StoreFile {

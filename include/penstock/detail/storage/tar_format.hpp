@@ -10,11 +10,12 @@
 #include <cstdint>
 #include <optional>
 #include <penstock/detail/storage/sample_names.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline constexpr std::uint64_t kTarBlock = 512;
 /// Of a long name or a header of pax.

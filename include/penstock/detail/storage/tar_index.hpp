@@ -22,7 +22,7 @@
 #include <string_view>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline constexpr std::string_view kTarIndexVersion = "v1.2";
 inline constexpr std::string_view kTarIndexWithoutNames = "v1.1";

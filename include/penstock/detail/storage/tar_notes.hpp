@@ -10,11 +10,12 @@
 #include <optional>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/words.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Takes the first character of a name. `escaped`: one that `tar --list` has written as a backslash
 /// and a letter or three octal digits counts as what it stands for.

@@ -14,12 +14,13 @@
 #include <penstock/detail/storage/name_arena.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct TarMember {
   std::uint64_t offset() const { return std::uint64_t{block} * kTarBlock; }

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 struct TarScanOptions {
   bool allow_missing_end = false;  // the tar may end behind any member

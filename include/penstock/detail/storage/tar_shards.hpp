@@ -22,7 +22,7 @@
 #include <system_error>
 #include <utility>
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

@@ -17,7 +17,7 @@
 //   Feature   { oneof { BytesList = 1; FloatList = 2; Int64List = 3; } }
 //   ...List   { repeated ... value = 1; }                numbers are packed, or one by one
 
-namespace penstock {
+namespace penstock::inline PENSTOCK_ABI {
 
 namespace detail {
 

@@ -27,7 +27,7 @@
 #include <system_error>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 inline constexpr std::uint64_t kTfRecordHead = 12, kTfRecordFrame = 16;  // bytes
 

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 static_assert(std::endian::native == std::endian::little);  // Numbers are read as they lie there.
 

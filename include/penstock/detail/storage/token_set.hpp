@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// One of the files, and which tokens it has.
 struct TokenPart : StoreFile {

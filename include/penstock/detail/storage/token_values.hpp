@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Calls `call(T())` with the type of a token.
 template <class Call>

@@ -10,12 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <penstock/version.hpp>
 #include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The sequences of all windows. Those of a window are first its bins, then the whole pieces of its
 /// long documents. Documents are numbered from the window's first.

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// All members throw StoreError.
 class ZipDirectory {

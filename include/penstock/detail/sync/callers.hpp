@@ -6,9 +6,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <thread>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class Callers {
  public:

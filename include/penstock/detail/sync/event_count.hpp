@@ -18,9 +18,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <penstock/version.hpp>
 #include <thread>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// A hint to the processor that this thread spins.
 inline void cpu_relax() noexcept {

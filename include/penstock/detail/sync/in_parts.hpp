@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <penstock/version.hpp>
 #include <system_error>
 #include <thread>
 #include <vector>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Calls `work(part, begin, end)` for `parts` ranges of 0 to `count` - 1, in order of their
 /// numbers, each on a thread, and returns when all have returned. Where the system has no more

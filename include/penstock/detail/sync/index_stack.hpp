@@ -9,8 +9,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Thread-safe. Only the constructor allocates.
 class IndexStack {

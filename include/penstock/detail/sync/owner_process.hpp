@@ -8,10 +8,11 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <penstock/version.hpp>
 #include <type_traits>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// The number of forks between this process and the first one. A handler of pthread_atfork counts
 /// them, so a query costs a load and not a system call.

@@ -8,9 +8,10 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <penstock/version.hpp>
 #include <utility>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Calls have ascending numbers, from 1. Without a number, an error is for the next call.
 class PendingError {

@@ -9,9 +9,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <thread>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class SerialTask {
  public:

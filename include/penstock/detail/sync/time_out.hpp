@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <penstock/version.hpp>
 #include <stdexcept>
 #include <string>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 /// Throws std::invalid_argument, which names the `option`, if the time-out is negative.
 inline void require_time_out(const char* option, std::chrono::milliseconds time_out) {

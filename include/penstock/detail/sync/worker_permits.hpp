@@ -7,8 +7,9 @@
 
 #include <atomic>
 #include <penstock/detail/sync/event_count.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::detail {
+namespace penstock::inline PENSTOCK_ABI::detail {
 
 class WorkerPermits {
  public:

@@ -15,7 +15,7 @@
 // Any thread may call any function, unless it says otherwise.
 
 #include <driver_types.h>
-#include <penstock/detail/language.hpp>
+#include <penstock/version.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::emulation {
+namespace penstock::inline PENSTOCK_ABI::emulation {
 
 // ---- What is emulated --------------------------------------------------------------------------
 

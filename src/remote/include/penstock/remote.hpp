@@ -52,7 +52,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// A request as it will be sent.
 struct HttpRequest {

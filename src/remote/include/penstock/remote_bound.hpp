@@ -12,7 +12,7 @@
 #include <penstock/verdict.hpp>
 #include <string>
 
-namespace penstock::remote {
+namespace penstock::inline PENSTOCK_ABI::remote {
 
 /// What bounds the rate of a client.
 enum class Bound {

@@ -16,8 +16,9 @@
 
 #include <cstdint>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// A part of random area and shape, somewhere in the image, resized to `output`.
 ///

@@ -44,7 +44,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// The batch that a source writes: decoded parts of images, of different sizes, and their views.
 struct DecodedImages {

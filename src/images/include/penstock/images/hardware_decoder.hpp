@@ -56,7 +56,7 @@
 #include <stop_token>
 #include <string>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// A file and its seed. The seed decides which decoder decodes the image: Ticket::sample_seed
 /// changes it in each epoch, while the sample's number keeps it.

@@ -3,9 +3,10 @@
 
 // The exceptions of decoders.
 
+#include <penstock/version.hpp>
 #include <stdexcept>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// An image cannot be decoded. `what()` says why in one sentence. It does not name the file, which
 /// the store knows.

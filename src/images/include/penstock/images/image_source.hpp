@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 namespace detail {
 

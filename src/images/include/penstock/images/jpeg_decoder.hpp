@@ -20,10 +20,11 @@
 #include <memory>
 #include <penstock/images/image_error.hpp>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <stop_token>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// The settings and limits of a JpegDecoder.
 struct JpegOptions {

@@ -12,10 +12,11 @@
 #include <functional>
 #include <memory>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <span>
 #include <string>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Decodes JPEG files to device memory. Use each object on one thread at a time. An engine is one
 /// state of the decoder: it works on one batch at a time.

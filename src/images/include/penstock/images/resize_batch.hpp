@@ -39,7 +39,7 @@
 #include <string>
 #include <type_traits>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// The place of an image in the memory of its batch, and its view. It is copied to the device with
 /// the batch. An image whose region is empty becomes zeros.

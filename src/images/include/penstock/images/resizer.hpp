@@ -16,9 +16,10 @@
 #include <cstdint>
 #include <memory>
 #include <penstock/images/view.hpp>
+#include <penstock/version.hpp>
 #include <span>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Makes the output of a view on the CPU. Use each object on one thread at a time. Its memory grows
 /// to the need of the largest picture; then nothing is allocated.

@@ -8,8 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 
-namespace penstock::images {
+namespace penstock::inline PENSTOCK_ABI::images {
 
 /// Size of an image in pixels.
 struct ImageSize {

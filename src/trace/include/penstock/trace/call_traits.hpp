@@ -4,9 +4,10 @@
 // What a call of the CUDA runtime or driver API costs a hot path, by its name. The same classes as
 // the emulated runtime's counters (penstock/emulation.hpp).
 
+#include <penstock/version.hpp>
 #include <string_view>
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 /// What a call does that costs a hot path.
 struct CallTraits {

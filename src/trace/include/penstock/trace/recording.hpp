@@ -5,10 +5,11 @@
 // is of the machine that wrote it (little endian), with a version; a damaged file is told.
 
 #include <filesystem>
+#include <penstock/version.hpp>
 
 #include "timeline.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 /// The file appears whole or not at all. Throws std::system_error.
 void save(const Timeline& timeline, const std::filesystem::path& path);

@@ -9,13 +9,14 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "timeline.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 /// What a Report measures.
 struct ReportOptions {

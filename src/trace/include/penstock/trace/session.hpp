@@ -13,11 +13,12 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <penstock/version.hpp>
 #include <stdexcept>
 
 #include "timeline.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 namespace detail {
 struct Salvage;

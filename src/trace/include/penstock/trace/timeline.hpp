@@ -14,12 +14,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/version.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 /// Nanoseconds of CLOCK_MONOTONIC (std::chrono::steady_clock), of the host and of the device alike.
 using Time = std::int64_t;

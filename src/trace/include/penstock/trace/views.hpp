@@ -5,13 +5,14 @@
 // needs no server, no download and no network.
 
 #include <filesystem>
+#include <penstock/version.hpp>
 #include <vector>
 
 #include "findings.hpp"
 #include "report.hpp"
 #include "timeline.hpp"
 
-namespace penstock::trace {
+namespace penstock::inline PENSTOCK_ABI::trace {
 
 /// Processes: the devices, with streams as threads; the process, with its threads. Flows join calls
 /// and what they put on streams. The file appears whole or not at all. Throws std::system_error.
