@@ -45,11 +45,16 @@ foreach(component IN ITEMS dev tools)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/penstock COMPONENT ${component})
 endforeach()
 
-# The emulated runtime replaces the library of one major version of CUDA, and the libraries may call functions that are new
-# in the minor version. So the package accepts headers from the version of this build up to the next major version.
-set(PENSTOCK_CUDA_VERSION ${PenstockCudaHeaders_VERSION})
+# The libraries are for one major version of CUDA, and call no function newer than the version below: a library that was built
+# with CUDA 12.8 or a newer 12 calls cudaStreamGetDevice.
 string(REGEX MATCH "^[0-9]+" PENSTOCK_CUDA_MAJOR ${PenstockCudaHeaders_VERSION})
 math(EXPR PENSTOCK_CUDA_NEXT_MAJOR "${PENSTOCK_CUDA_MAJOR} + 1")
+set(PENSTOCK_CUDA_VERSION ${PENSTOCK_CUDA_MAJOR}.0)
+if(PENSTOCK_CUDA_MAJOR EQUAL 12 AND PenstockCudaHeaders_VERSION VERSION_LESS 12.8)
+  set(PENSTOCK_CUDA_VERSION ${penstock_least_CUDAToolkit})
+elseif(PENSTOCK_CUDA_MAJOR EQUAL 12)
+  set(PENSTOCK_CUDA_VERSION 12.8)
+endif()
 configure_package_config_file(cmake/penstock-config.cmake.in ${PROJECT_BINARY_DIR}/penstock-config.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/penstock-config-version.cmake

@@ -86,7 +86,7 @@ set(penstock_shares_address
     "0 ^penstock_(load|clock|disk|device_soak_emulated)\\."
     "0 ^ending\\.(fork_checks|waits)"
     "0 ^(penstock_)?pack"
-    "0 ^fuzz\\."
+    "0 ^(fuzz|formats)\\."
     "7 ^penstock_(tests|emulation_tests|checks_tests|stream_tests)\\."
     "7 ^penstock_test_parts$"
     "7 ^penstock_emulation_(environment|absent_calls)$"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each header includes only from its own floor and the floors below it, and each folder
 of detail/ only from the folders that FOLDERS names. The folders in NO_CALLS_BACK have no virtual function and no std::function
-of their own, and a header of pipeline/ has at most MOST_LINES lines.
+of their own, and a header of pipeline/ has at most MOST_LINES lines. Each header has its names in the inline namespace of
+the ABI, and version.hpp, which names it, among what it includes.
 
 A file in detail/ stands on the floor of whoever includes it, and may include the header that it
 completes. It is named after its main class, in snake_case, unless it completes a public header or
@@ -54,6 +55,23 @@ def problems(root, header, name, path):
             yield from problems(root, used, used, [*path, used])
 
 
+def reached(root, name, seen):
+    """All headers of penstock that `name` includes, itself or through others."""
+    for used in includes(root, name):
+        if used not in seen and (root / used).exists():
+            seen.add(used)
+            reached(root, used, seen)
+    return seen
+
+
+def namespace_problems(root, path):
+    text = (root / path).read_text()
+    for line in re.findall(r"^namespace penstock\b(?!::inline PENSTOCK_ABI\b).*", text, re.M):
+        yield f"{path} has `{line}`: write namespace penstock::inline PENSTOCK_ABI"
+    if "PENSTOCK_ABI" in text and "version.hpp" not in reached(root, path, {str(path)}):
+        yield f"{path} opens PENSTOCK_ABI, and neither it nor what it includes includes <penstock/version.hpp>"
+
+
 def folder_problems(root, path):
     """What is wrong with a header of a folder: with what it includes, and with its name."""
     folder, name = path.parts[1], path.stem
@@ -64,7 +82,7 @@ def folder_problems(root, path):
         parts = pathlib.PurePath(used).parts
         if parts[0] == "detail" and len(parts) > 2 and parts[1] not in [folder, *FOLDERS[folder]]:
             yield f"{path} includes {used}: {folder}/ may include only {', '.join(FOLDERS[folder]) or 'itself'}"
-        if folder == "sync" and parts[0] != "detail":
+        if folder == "sync" and parts[0] != "detail" and used != "version.hpp":
             yield f"{path} includes {used}: sync/ includes the standard library only"
     text = (root / path).read_text()
     if folder in NO_CALLS_BACK and name not in USERS_OWN:
@@ -89,6 +107,8 @@ def main():
     for header in headers:
         if header in FLOOR:
             found += problems(root, header, header, [header])
+    for path in sorted(path.relative_to(root) for path in root.rglob("*.hpp")):
+        found += namespace_problems(root, path)
     for path in sorted(path.relative_to(root) for path in root.glob("detail/*/*.hpp")):
         found += folder_problems(root, path)
     print("\n".join(sorted(set(found))) or f"{len(headers)} headers keep to their floors, {len(FOLDERS)} folders to theirs")
