@@ -23,6 +23,7 @@
 
 #include "packing.hpp"
 #include "programs/command_line.hpp"
+#include "programs/version_flag.hpp"
 #include "source.hpp"
 
 namespace {
@@ -39,6 +40,7 @@ int parse(int argc, char** argv, Arguments& arguments) {
       "directory for each class), of tar files (WebDataset's rules) or of another pack; "
       "or verifies packs. Interrupted, the same command continues.",
       "penstock-pack");
+  penstock::programs::add_version_flag(app);
   app.add_option("source", arguments.options.sources,
                  "a directory, tar files or a pack, also as URLs; with --verify, packs")
       ->required();

@@ -26,6 +26,7 @@
 #include "inject/settings.hpp"
 #include "merge.hpp"
 #include "programs/command_line.hpp"
+#include "programs/version_flag.hpp"
 #include "results.hpp"
 
 namespace penstock::inline PENSTOCK_ABI::trace::program {
@@ -292,6 +293,7 @@ int run_program(std::vector<std::string> words) {
       "  penstock-trace report trace.recording [options]\n"
       "  penstock-trace merge directory [options]",
       "penstock-trace");
+  programs::add_version_flag(app);
   options.application.dumps.signal = SIGUSR2;
   add_trace_options(app, options);
   add_dump_options(app, options.application.dumps);
