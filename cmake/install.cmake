@@ -46,6 +46,8 @@ foreach(component IN ITEMS dev tools)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/penstock COMPONENT ${component})
 endforeach()
 
+include(cmake/sbom.cmake)
+
 # The libraries are for one major version of CUDA, and call no function newer than the version below: a library that was built
 # with CUDA 12.8 or a newer 12 calls cudaStreamGetDevice.
 string(REGEX MATCH "^[0-9]+" PENSTOCK_CUDA_MAJOR ${PenstockCudaHeaders_VERSION})
@@ -58,8 +60,11 @@ elseif(PENSTOCK_CUDA_MAJOR EQUAL 12)
 endif()
 configure_package_config_file(cmake/penstock-config.cmake.in ${PROJECT_BINARY_DIR}/penstock-config.cmake
                               INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/penstock-config-version.cmake
-                                 COMPATIBILITY SameMinorVersion)
+set(compatibility SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatibility SameMinorVersion)
+endif()
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/penstock-config-version.cmake COMPATIBILITY ${compatibility})
 configure_file(cmake/FindPenstockCudaHeaders.cmake FindPenstockCudaHeaders.cmake COPYONLY)
 foreach(name IN ITEMS penstock-config penstock-config-version FindPenstockCudaHeaders)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.cmake DESTINATION ${package_dir} COMPONENT dev)
