@@ -18,7 +18,7 @@ namespace pack {
 /// Formats 1234567 as 1,234,567.
 inline std::string grouped(std::uint64_t number) {
   std::string text = std::to_string(number);
-  for (std::size_t place = text.size(); place > 3;) text.insert(place -= 3, ",");
+  for (std::size_t place = text.size(); place > 3;) text.insert(place -= 3, 1, ',');
   return text;
 }
 
