@@ -82,3 +82,7 @@ install_pc(penstock penstock_penstock "${PROJECT_DESCRIPTION}"
            "-lpenstock -Wl,--undefined=penstock_runtime_of_cuda -L\${cuda}/lib64 -lcudart")
 install_pc(penstock-emulated penstock_emulated "${PROJECT_DESCRIPTION}, over a CUDA runtime on CPU threads"
            "-lpenstock_emulated -Wl,--undefined=penstock_runtime_emulated")
+
+if(PROJECT_IS_TOP_LEVEL)
+  include(cmake/cpack.cmake)
+endif()

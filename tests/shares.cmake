@@ -29,7 +29,7 @@
 #   10  AddressSanitizer: the examples but for what is in 1
 #   11  AddressSanitizer: penstock::images, faults
 #   12  ThreadSanitizer: faults; with nvcc the tests of trace and images; CUDA 12.4 (.ci/run)
-#   13  ThreadSanitizer: inference, ranks as processes; with nvcc the smaller examples
+#   13  ThreadSanitizer: inference, ranks as processes; with nvcc the smaller examples; the recipes of packaging/
 #   14  recipes; programs under nsys (scripts/setup nsys); training and faults under ThreadSanitizer; with nvcc scripts
 #       and tools
 #   15  long runs, a browser, PyTorch; CUDA 12.9 (.ci/run)
@@ -50,6 +50,7 @@ set(penstock_shares_plain
     "14 ^nsys\\."
     "20 ^scripts\\.peers"
     "8 ^package\\."
+    "13 ^packaging\\."
     "18 ^doc_commands\\.readme$"
     "9 ^doc_commands\\.pages$"
     "1 ^doc_commands\\.examples$"

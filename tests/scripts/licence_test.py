@@ -7,9 +7,10 @@ import pathlib
 import sys
 
 LINE = "SPDX-License-Identifier" + ": Apache-2.0"
-FOLDERS = [".ci", "benchmarks", "cmake", "docs", "examples", "include", "scripts", "src", "tests"]
+FOLDERS = [".ci", "benchmarks", "cmake", "docs", "examples", "include", "packaging", "scripts", "src",
+           "tests"]  # fmt: skip
 SUFFIXES = {".c", ".cmake", ".cpp", ".css", ".cu", ".cuh", ".def", ".hpp", ".html", ".in", ".js", ".map", ".py", ".sbatch",
-            ".sh", ".yaml", ".yml"}  # fmt: skip
+            ".sh", ".toml", ".yaml", ".yml"}  # fmt: skip
 
 
 def is_source(path):
