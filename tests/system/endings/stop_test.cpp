@@ -319,11 +319,11 @@ TEST_CASE("a producer can be stopped, or go, while a thread waits in next", "[en
         std::in_place, numbers_layout(kRowsOfOne),
         sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), waiting_source(kind, 0), pool,
         penstock::ProducerOptions{.workers = 2});
+    BatchProducer<Numbers>& taken = *producer;  // reset() writes what the optional's -> may read
     Waiter waiter;
     std::thread waiting([&] {
       waiter.enter();
-      producer
-          ->next();  // Maybe a batch: the source has returned from it when it was asked to stop.
+      taken.next();  // Maybe a batch: the source has returned from it when it was asked to stop.
     });
     waiter.wait_until_asleep();
     if (goes)
