@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # CPack runs this before it makes the packages: each gets its copyright file, in the place of the licence's text, and a
-# changelog, in the folder that Debian has for them.
+# changelog, in the folder that Debian has for them. Debian has compressed manual pages.
 
 if(NOT CPACK_GENERATOR STREQUAL "DEB")
   return()
@@ -17,5 +17,6 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
        "penstock (${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) unstable; urgency=medium\n\n"
        "  * Packaged by CPack. CHANGELOG.md of the sources says what is new.\n\n"
        " -- ${CPACK_DEBIAN_PACKAGE_MAINTAINER}  ${date}\n")
-  execute_process(COMMAND gzip -9n ${doc}/${package}/changelog.Debian COMMAND_ERROR_IS_FATAL ANY)
+  file(GLOB manuals ${CPACK_TEMPORARY_DIRECTORY}/${component}/usr/share/man/man1/*.1)
+  execute_process(COMMAND gzip -9n ${doc}/${package}/changelog.Debian ${manuals} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
