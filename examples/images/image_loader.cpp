@@ -272,12 +272,11 @@ Result measure(Prefetcher& prefetcher, const Options& options) {
   result.first_batch = std::chrono::duration<double>(Clock::now() - begin).count();
   const auto run_for = [&](double seconds) {
     const auto from = Clock::now();
+    const auto so_far = [&] { return std::chrono::duration<double>(Clock::now() - from).count(); };
     std::int64_t count = 0;
-    for (double so_far = 0; so_far < seconds;
-         so_far = std::chrono::duration<double>(Clock::now() - from).count())
-      count += next();
+    while (so_far() < seconds) count += next();
     stream.synchronize();
-    return std::pair(count, std::chrono::duration<double>(Clock::now() - from).count());
+    return std::pair(count, so_far());
   };
   run_for(options.warmup);
   const double cpu = cpu_seconds();

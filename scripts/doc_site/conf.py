@@ -10,7 +10,8 @@ from sphinx.addnodes import pending_xref
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 project = "penstock"
-release = re.search(r"project\(penstock\s+VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+release = ".".join(re.findall(r"^#define PENSTOCK_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$",
+                              (ROOT / "include/penstock/version.hpp").read_text(), re.MULTILINE))  # fmt: skip
 extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 6

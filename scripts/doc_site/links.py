@@ -7,7 +7,7 @@ import re
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["docs", "examples", "benchmarks", "tests", "scripts"]
+FOLDERS = ["docs", "examples", "benchmarks", "packaging", "tests", "scripts"]
 NO_PAGE = {"tests/docs/examples/broken.md"}  # a test's
 LINK = re.compile(r"(!?\[(?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*\])\(([^()\s]+)\)")
 

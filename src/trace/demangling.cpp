@@ -198,4 +198,17 @@ std::optional<std::string> demangled_within_bounds(const std::string& name) {
   return demangle(scanner.name(scanner.references(), true));
 }
 
+std::string without_abi(std::string name) {
+  constexpr std::string_view kPenstock = "penstock::",
+                             kCharacters = "_abcdefghijklmnopqrstuvwxyz0123456789";
+  for (std::size_t at = 0; (at = name.find(kPenstock, at)) != std::string::npos;) {
+    at += kPenstock.size();
+    const std::size_t end = name.find_first_not_of(kCharacters, at);
+    const std::string_view part = std::string_view(name).substr(at, end - at);
+    const bool is_version = part.size() > 1 && part[0] == 'v' && part[1] >= '0' && part[1] <= '9';
+    if (is_version && std::string_view(name).substr(end, 2) == "::") name.erase(at, end + 2 - at);
+  }
+  return name;
+}
+
 }  // namespace penstock::trace::detail

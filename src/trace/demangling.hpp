@@ -18,6 +18,10 @@ namespace penstock::inline PENSTOCK_ABI::trace::detail {
 /// expanded expressions, which make the demangler try again and again.
 std::optional<std::string> demangled_within_bounds(const std::string& name);
 
+/// Removes the inline namespace of penstock's ABI from a demangled name: "penstock::v0_1::Sampler"
+/// becomes "penstock::Sampler", whichever version it is of.
+std::string without_abi(std::string name);
+
 /// The bound is generous: the text of a long kernel name is about 4 times as long as the name.
 constexpr std::size_t most_text(std::size_t name_length) {
   return 1024 + 16 * name_length;

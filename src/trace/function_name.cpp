@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
+#include "demangling.hpp"
 #include "kernel_names.hpp"
 
 namespace penstock::inline PENSTOCK_ABI::trace::detail {
@@ -93,6 +95,7 @@ bool remove_suffix(std::string& text, std::string_view suffix) {
 }  // namespace
 
 std::string shown_name(std::string demangled) {
+  demangled = without_abi(std::move(demangled));
   remove_suffix(demangled, "(void*)");
   // Compilers use these names for the function to which a lambda without captures converts.
   remove_suffix(demangled, "::_FUN") || remove_suffix(demangled, "::__invoke");

@@ -88,13 +88,13 @@ std::string on_one_line(std::string_view text) {
 
 std::string readable(const std::string& name) {
   std::string text = demangled(name);
-  return text == name ? text : without_parameters(std::move(text));
+  return text == name ? text : without_parameters(without_abi(std::move(text)));
 }
 
 std::string readable_within_bounds(const std::string& name) {
   std::optional<std::string> text = demangled_within_bounds(name);
   if (!text) return name;
-  std::string function = without_parameters(std::move(*text));
+  std::string function = without_parameters(without_abi(std::move(*text)));
   return std::any_of(function.begin(), function.end(), is_unresolved) ? name : function;
 }
 

@@ -13,7 +13,7 @@ PRODUCTS = {  # a folder of src/, and the folders whose headers it may include
     "emulation": ["core"],
     "images": ["core"],
     "remote": ["core"],
-    "programs": [],
+    "programs": ["core"],
     "trace": ["core", "emulation", "programs"],
     "pack": ["core", "images", "remote", "programs"],
 }

@@ -403,6 +403,10 @@ TEST_CASE("function_name: functors of for_each, lambdas and functions", "[trace]
   using penstock::trace::detail::shown_name;
   CHECK(shown_name("penstock::detail::HostTask<app::Normalise<float> >::run_once(void*)") ==
         "app::Normalise<float>");
+  CHECK(shown_name("penstock::v1_20_without_nvtx::detail::HostTask<penstock::v0_1::Add>::run_again("
+                   "void*)") == "penstock::Add");
+  CHECK(shown_name("penstock::v1::run(penstock::v1)") == "penstock::run(penstock::v1)");
+  CHECK(shown_name("penstock::values::run") == "penstock::values::run");
   CHECK(shown_name("app::step(int*)::{lambda(void*)#1}::_FUN(void*)") ==
         "app::step(int*)::{lambda(void*)#1}");
   CHECK(shown_name("app::$_0::__invoke(void*)") == "app::$_0");

@@ -106,6 +106,26 @@ TEST_CASE(
   emulation::reset(emulation::options());
 }
 
+// Nothing says that what frees the memory waits for copies: cudaHostUnregister, before munmap.
+TEST_CASE("blocks that go wait for the copies that read them", "[host_blocks][emulated]") {
+  const Stream stream;
+  std::uint64_t events = 0, devices = 0;
+  {
+    AllocatedBlocks blocks(3);
+    const std::uint32_t first = blocks.acquire(), second = blocks.acquire(),
+                        lost = blocks.acquire();
+    blocks.copy(first, stream);
+    blocks.copy(second, stream);
+    emulation::fail_call("cudaEventRecord", cudaErrorInvalidResourceHandle);
+    emulation::fail_call("cudaStreamSynchronize", cudaErrorInvalidResourceHandle);
+    CHECK_THROWS_AS(blocks.copy(lost, stream), CudaError);
+    events = emulation::calls("cudaEventSynchronize");
+    devices = emulation::calls("cudaDeviceSynchronize");
+  }
+  CHECK(emulation::calls("cudaEventSynchronize") == events + 2);
+  CHECK(emulation::calls("cudaDeviceSynchronize") == devices + 1);
+}
+
 TEST_CASE("one failed query says nothing: the block comes back", "[host_blocks][emulated]") {
   const Stream stream;
   AllocatedBlocks blocks(1);

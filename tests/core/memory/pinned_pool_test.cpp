@@ -180,27 +180,54 @@ TEST_CASE("a wait ends when it is asked to stop", "[pinned_pool]") {
 
 TEST_CASE("of the threads that wait for a copy one polls, and another one when it leaves",
           "[pinned_pool]") {
-  Gate gate;
-  TestStream stream;
-  PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds::max()});
-  PinnedBlock block = pool.acquire(4096);
-  gate.hold(stream);
-  block.release_after(stream);
-  std::array<std::stop_source, 4> stops;
-  std::atomic<int> got{0}, left{0};
-  std::vector<std::thread> waiters;
-  for (std::stop_source& stop : stops)
-    waiters.emplace_back([&, token = stop.get_token()] {
-      const PinnedBlock mine = pool.acquire(4096, token);
-      ++(mine ? got : left);
-    });
-  for (int i = 0; i < 3; ++i) {  // The one that polls may be among them.
-    stops.at(static_cast<std::size_t>(i)).request_stop();
-    CHECK(eventually([&] { return left == i + 1; }));
+  for (int round = 0; round < 20; ++round) {  // The others may wake before the one that leaves.
+    Gate gate;
+    TestStream stream;
+    PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds::max()});
+    PinnedBlock block = pool.acquire(4096);
+    gate.hold(stream);
+    block.release_after(stream);
+    std::array<std::stop_source, 4> stops;
+    std::atomic<int> got{0}, left{0};
+    std::vector<std::thread> waiters;
+    for (std::stop_source& stop : stops)
+      waiters.emplace_back([&, token = stop.get_token()] {
+        const PinnedBlock mine = pool.acquire(4096, token);
+        ++(mine ? got : left);
+      });
+    for (int i = 0; i < 3; ++i) {  // The one that polls may be among them.
+      stops.at(static_cast<std::size_t>(i)).request_stop();
+      CHECK(eventually([&] { return left == i + 1; }));
+    }
+    gate.open();
+    CHECK(eventually([&] { return got == 1; }));
+    for (std::thread& waiter : waiters) waiter.join();
   }
-  gate.open();
-  CHECK(eventually([&] { return got == 1; }));
-  for (std::thread& waiter : waiters) waiter.join();
+}
+
+TEST_CASE("all who wait for blocks get them when their copies are done at once", "[pinned_pool]") {
+  for (int round = 0; round < 20; ++round) {
+    Gate gate;
+    TestStream stream;
+    PinnedPool pool({.max_bytes = 8192, .timeout = std::chrono::milliseconds::max()});
+    PinnedBlock one = pool.acquire(4096), two = pool.acquire(4096);
+    gate.hold(stream);
+    one.release_after(stream);
+    two.release_after(stream);
+    std::array<PinnedBlock, 2> got;
+    std::array<Waiter, 2> waiters;
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        waiters.at(i).enter();
+        got.at(i) = pool.acquire(4096);
+      });
+    for (Waiter& waiter : waiters) waiter.wait_until_asleep();
+    gate.open();
+    for (std::thread& thread : threads) thread.join();
+    CHECK(got[0]);
+    CHECK(got[1]);
+  }
 }
 
 TEST_CASE("try_acquire takes what is at hand and never allocates", "[pinned_pool]") {
@@ -446,6 +473,21 @@ TEST_CASE("blocks can be reserved from several threads, while others acquire", "
   const auto stats = pool.stats();
   CHECK(stats.blocks >= 40);
   CHECK(stats.bytes == stats.blocks * 4096);
+}
+
+TEST_CASE("stats may be asked for while other threads make blocks", "[pinned_pool]") {
+  PinnedPool pool;
+  std::atomic<bool> done{false};
+  std::size_t most = 0;
+  std::thread asker([&] {
+    while (!done) most = std::max(most, pool.stats().blocks);
+  });
+  std::vector<PinnedBlock> blocks;
+  for (int i = 0; i < 50; ++i) blocks.push_back(pool.acquire(4096));
+  done = true;
+  asker.join();
+  CHECK(most <= 50);
+  CHECK(pool.stats().blocks == 50);
 }
 
 TEST_CASE("copy_to gives the block back behind its copy", "[pinned_pool]") {

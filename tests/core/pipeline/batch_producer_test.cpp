@@ -444,7 +444,8 @@ TEST_CASE("copy_to copies what a batch uses, and gives the block back behind it"
   const TestStream stream;
   const auto layout = numbers_layout(4);
   const DeviceMemory<unsigned char> device(layout.bytes());
-  PinnedPool pool;
+  const std::size_t block_bytes = (BatchProducer<Numbers>::block_bytes(layout) + 255) / 256 * 256;
+  PinnedPool pool({.max_bytes = block_bytes, .timeout = 50ms});
   std::optional<HostBatch<Numbers>> batch;
   {
     BatchProducer<Numbers> producer(layout, sequential(3, 4), write_numbers, pool, {.workers = 1});
@@ -455,10 +456,12 @@ TEST_CASE("copy_to copies what a batch uses, and gives the block back behind it"
   gate.hold(stream);
   batch->copy_to(reinterpret_cast<std::byte*>(device.data()), stream);
   CHECK(pool.stats().bytes_in_flight > 0);
+  CHECK_THROWS_AS(pool.acquire(block_bytes), penstock::PoolExhausted);  // which asks for the copy
   CHECK_THROWS_AS(batch->copy_to(reinterpret_cast<std::byte*>(device.data()), stream),
                   std::logic_error);
   gate.open();
   std::vector<unsigned char> bytes = device.read();
+  CHECK(pool.acquire(block_bytes));
   const Numbers copied = layout.bind(reinterpret_cast<std::byte*>(bytes.data()), 3);
   for (std::int64_t i = 0; i < 3; ++i) {
     CHECK(copied.sample(i) == static_cast<std::uint64_t>(i));

@@ -278,6 +278,7 @@ TEST_CASE("everything of an epoch without an end is refused", "[read_ahead]") {
         {.workers = 1, .read_ahead = {[](std::span<const std::uint64_t>) {}, ahead}});
   };
   CHECK_THROWS_AS(make(std::numeric_limits<std::uint64_t>::max()), std::invalid_argument);
+  CHECK_THROWS_AS(make(std::uint64_t{1} << 63), std::invalid_argument);
   CHECK_NOTHROW(make(8));
 }
 

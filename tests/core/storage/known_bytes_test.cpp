@@ -18,6 +18,8 @@ std::string what_is(const std::string& text) {
 TEST_CASE("known_bytes needs no more than the bytes that tell", "[known_bytes]") {
   CHECK(what_is("BZh91AY&SY") == "compressed with bzip2");
   CHECK(what_is("BZh91AY&S") == "?");
+  CHECK(what_is("BZh9\x17\x72\x45\x38\x50\x90") == "compressed with bzip2");  // of no bytes
+  CHECK(what_is("BZh9 is text") == "?");
   CHECK(what_is(std::string(257, '.') + "ustar") == "a tar");
   CHECK(what_is(std::string(257, '.') + "usta") == "?");
 }

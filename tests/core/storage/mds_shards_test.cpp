@@ -159,6 +159,14 @@ TEST_CASE("MdsShards says what is wrong with index.json", "[mds_shards]") {
              Mentions("a.mds has other columns than the first"));
 }
 
+TEST_CASE("MdsShards refuses an index that does not fit into memory", "[mds_shards]") {
+  const TemporaryDirectory directory;
+  write_file(directory / "index.json", "{");
+  std::filesystem::resize_file(directory / "index.json", std::uint64_t{1} << 39);  // by a hole
+  CHECK_THAT(thrown<StoreError>([&] { MdsShards{directory / ""}; }),
+             Mentions("index.json: its 549755813888 bytes are more than half of the memory"));
+}
+
 TEST_CASE("MdsShards says what is wrong with a shard, or a sample", "[mds_shards]") {
   const std::string good = shard(0, 3);
   const auto failure = [&](const std::string& bytes, int samples = 3) {

@@ -310,6 +310,19 @@ TEST_CASE("NpyFile says what is wrong with an archive, or its member", "[npy_fil
   CHECK_THAT(with(30, "z"), Mentions("member x.npy has another name at byte 0"));
   CHECK_THAT(with(directory + 20, bytes_of(1'000'000) + bytes_of(1'000'000)),
              Mentions("member x.npy has no header") && Mentions("or does not fit"));
+
+  // An entry has its name at byte 46, and then fields: one of 2 bytes, and one of three numbers of
+  // 64 bits.
+  const std::string large = zip({{.name = "x.npy", .bytes = kArray, .large = true}});
+  const std::size_t fields = large.find("PK\1\2") + 46 + std::string("x.npy").size();
+  const auto with_size = [&](std::size_t at, const std::string& size) {
+    std::string changed = large;
+    changed.replace(at + 2, 2, size);
+    return failure(changed, "x");
+  };
+  const std::string cut = "member x.npy has an extra field that is cut";
+  CHECK_THAT(with_size(fields, "\xff\0"s), Mentions(cut));
+  CHECK_THAT(with_size(fields + 6, "\x08\0"s), Mentions(cut));
 }
 
 }  // namespace

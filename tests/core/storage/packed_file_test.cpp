@@ -353,5 +353,23 @@ TEST_CASE("PackedFile refuses an index that contradicts itself, with right check
              Mentions("unknown version or flag"));
 }
 
+TEST_CASE("PackedFile refuses an index that does not fit into memory", "[packed_file]") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "a.pack";
+  write_pack(path, 12);
+  constexpr std::uint64_t kBytes = std::uint64_t{1} << 39;  // of the index, by a hole
+  std::string pack = content(path);
+  PackHeader header = header_of(pack);
+  constexpr std::uint64_t kEach = sizeof(PackEntry) + sizeof(std::uint64_t);
+  header.records = kBytes / kEach;
+  header.name_bytes = kBytes - header.records * kEach;
+  header.file_bytes = header.index + kBytes;
+  seal(pack, header);
+  set_content(path, pack);
+  std::filesystem::resize_file(path, header.index + kBytes);
+  CHECK_THAT(pack_refusal(path),
+             Mentions("the index takes 549755813888 bytes, which are more than half"));
+}
+
 }  // namespace
 }  // namespace penstock

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <penstock/detail/storage/store_file.hpp>
 #include <penstock/store.hpp>
@@ -8,6 +10,8 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/files.hpp"
+#include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
 
 namespace penstock {
@@ -15,6 +19,22 @@ namespace {
 
 using test::Mentions;
 using test::thrown;
+
+TEST_CASE("a file with the descriptor of a closed standard input is one of this machine",
+          "[store]") {
+  const test::TemporaryDirectory directory;
+  test::write_file(directory / "a", "abc");
+  const int standard_input = ::dup(0);
+  ::close(0);
+  {
+    const detail::StoreFile file("Store", File::open(directory / "a"));
+    CHECK(file.file.descriptor() == 0);
+    CHECK(file.is_local());
+  }
+  if (standard_input < 0) return;
+  ::dup2(standard_input, 0);
+  ::close(standard_input);
+}
 
 TEST_CASE("a StoreError has the kind of store, the file, the reason and the sample", "[store]") {
   const StoreError error("TarShards", "a/b.tar", "it is cut", 7);

@@ -159,6 +159,21 @@ TEST_CASE("Subset::load names what is wrong with the file", "[subset]") {
              Mentions("Subset: ") && Mentions("none/a.subset: cannot create a file here"));
 }
 
+TEST_CASE("Subset::load refuses what does not fit into memory", "[subset]") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "a.subset";
+  constexpr std::uint64_t kSamples = std::uint64_t{1} << 40, kNumbers = std::uint64_t{1} << 36;
+  detail::SubsetHeader header;
+  header.samples = kSamples;
+  header.number_bytes = 8;
+  header.size = kNumbers;
+  header.checksum = detail::checksum_of(header);
+  write_file(path, std::string(reinterpret_cast<const char*>(&header), sizeof(header)));
+  std::filesystem::resize_file(path, sizeof(header) + 8 * kNumbers);  // by a hole
+  CHECK_THAT(thrown<StoreError>([&] { Subset::load(path, kSamples); }),
+             Mentions("its 549755813888 bytes are more than half of the memory"));
+}
+
 TEST_CASE("Subset: a sampler and a mixture over it see each of its samples once", "[subset]") {
   const Subset subset = Subset::where(1000, is_kept, 2);
   const Sampler sampler{{.samples = subset.size(), .batch_size = 7, .shuffle = true, .seed = 3}};

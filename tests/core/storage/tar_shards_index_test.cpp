@@ -199,6 +199,18 @@ TEST_CASE("an index of wds2idx v1.1 is read, with the names of the tar", "[tar_s
   CHECK_THAT(failure_with("jpg 1536 3 a.jpg"), Mentions("groups of \"extension offset size\""));
 }
 
+TEST_CASE("an index of wds2idx v1.1: the end of a member is no note of the next one",
+          "[tar_shards]") {
+  // As the end of a tar within the tar, which was cut behind a long name.
+  const std::string note = TarWriter().add_gnu(std::string(300, 'n'), "").bytes().substr(0, 1024);
+  const Shard shard(TarWriter().add("a.jpg", note).add("b.jpg", "abc"));
+  const TarShards scanned = shard.open();
+  write_file(shard.directory / "a.idx", "v1.1 2\njpg 512 1024\njpg 2048 3\n");
+  const TarShards shards = shard.open();
+  CHECK(names(shards) == names(scanned));
+  CHECK(content(shards, 1) == "abc");
+}
+
 TEST_CASE("an index that points to other bytes is an error, which says to remove it",
           "[tar_shards]") {
   const Shard shard(TarWriter().add("a.jpg", "abc").add("b.jpg", "def").add("c.jpg", "ghij"));

@@ -165,6 +165,10 @@ TEST_CASE("TfExample refuses bytes that are no such message", "[tf_example]") {
                      "\x0a\x05"
                      "abc"),
              Mentions("feature \"a\" is damaged: it is cut"));
+  const std::string values = example(feature("a", 1, bytes_list({"x"}) + "\x0a\x05z"));
+  CHECK(as_text(parsed(values)["a"].bytes(0)) == "x");
+  CHECK_THAT(thrown<std::runtime_error>([&] { parsed(values)["a"].bytes(1); }),
+             Mentions("feature \"a\" is damaged: it is cut"));
 }
 
 }  // namespace

@@ -310,6 +310,44 @@ TEST_CASE("restore does not wait for threads in next, and they are woken after i
   }
 }
 
+TEST_CASE("threads in next get empty leases at stop, though the source goes on", "[endings]") {
+  std::atomic<bool> goes_on{true};
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRowsOfOne),
+                                 sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   while (goes_on) std::this_thread::sleep_for(100us);
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 1, .stall_timeout = 0ms});
+  Waiting waiting(prefetcher, 4);
+  prefetcher.stop();
+  CHECK(waiting.join() == 0);
+  goes_on = false;
+}
+
+TEST_CASE("a producer can go while its worker waits for memory, and a thread in next",
+          "[endings]") {
+  const auto layout = numbers_layout(kRowsOfOne);
+  const std::size_t bytes = (BatchProducer<Numbers>::block_bytes(layout) + 255) / 256 * 256;
+  penstock::PinnedPool pool({.max_bytes = bytes, .timeout = std::chrono::milliseconds::max()});
+  std::optional<BatchProducer<Numbers>> producer(
+      std::in_place, layout, sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), write_numbers,
+      pool, penstock::ProducerOptions{.workers = 1});
+  BatchProducer<Numbers>& taken = *producer;
+  const auto held = taken.next();
+  REQUIRE(held);
+  Waiter waiter;
+  bool any = true;
+  std::thread waiting([&] {
+    waiter.enter();
+    any = taken.next().has_value();
+  });
+  waiter.wait_until_asleep();
+  producer.reset();
+  waiting.join();
+  CHECK_FALSE(any);
+}
+
 TEST_CASE("a producer can be stopped, or go, while a thread waits in next", "[endings]") {
   const int kind = GENERATE(0, 1);
   const bool goes = GENERATE(false, true);

@@ -18,7 +18,7 @@ namespace penstock::inline PENSTOCK_ABI::detail {
 /// Calls `call(T())` with the type of a token.
 template <class Call>
 decltype(auto) with_token_type(TokenType type, const Call& call) {
-  switch (type) {
+  switch (type) {  // NOLINTNEXTLINE(bugprone-branch-clone): each has another type
     case TokenType::uint8:
       return call(std::uint8_t());
     case TokenType::int8:
@@ -67,7 +67,7 @@ bool widen(const std::byte* from, std::int32_t* to, std::size_t count,
   std::uint32_t wrong = 0;
   const auto put = [&](std::size_t i) {
     const T token = token_at<T>(from, i);
-    const auto value = static_cast<std::uint32_t>(token);
+    const auto value = static_cast<std::uint32_t>(token);  // NOLINT(bugprone-signed-char-misuse)
     if constexpr (sizeof(T) == 8)
       wrong |= token != static_cast<std::int32_t>(value) ? ~std::uint32_t{0} : 0;
     if constexpr (has_vocabulary)

@@ -150,7 +150,7 @@ PENSTOCK_HOST_DEVICE inline Rgb mean_of(const std::uint8_t* pixels, std::int64_t
 template <class T>
 PENSTOCK_HOST_DEVICE T output_value(float value) {
   if constexpr (std::is_same_v<T, std::uint8_t>)
-    return static_cast<T>(value + 0.5f);
+    return static_cast<T>(value + 0.5f);  // NOLINT(bugprone-incorrect-roundings): 0 to 255
   else
     return T(value);
 }
