@@ -26,9 +26,9 @@
 /// program.
 #if defined(PENSTOCK_DISABLE_NVTX) || defined(NVTX_DISABLE)
 #define PENSTOCK_ABI v0_1_without_nvtx
-#if defined(PENSTOCK_COMPILED_WITH_NVTX) && !defined(PENSTOCK_HEADER_ONLY)
+#ifdef PENSTOCK_COMPILED_WITH_NVTX
 #error \
-    "penstock's library is compiled with NVTX: use penstock::header_only, or build penstock with PENSTOCK_WITH_NVTX=OFF"
+    "penstock's library is compiled with NVTX: link penstock::header_only alone, or build penstock with PENSTOCK_WITH_NVTX=OFF"
 #endif
 #else
 #define PENSTOCK_ABI v0_1

@@ -116,7 +116,7 @@ def build(folder, root):
         . scripts/lib.sh
         cmake -S . -B '{folder}' -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_WITH_CUDA=OFF -DPENSTOCK_WITH_EMULATION=ON \
           -DPENSTOCK_BUILD_IMAGES=ON -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_EXAMPLES=ON \
-          -DPENSTOCK_BUILD_BENCHMARKS=ON -DPENSTOCK_BUILD_TRACE=OFF >'{folder}.log' 2>&1 &&
+          -DPENSTOCK_BUILD_BENCHMARKS=ON -DPENSTOCK_BUILD_TRACE=OFF -DPENSTOCK_BUILD_REMOTE=OFF >'{folder}.log' 2>&1 &&
         cmake --build '{folder}' --target penstock_peer tbb_peer make_images >>'{folder}.log' 2>&1
     """
     pathlib.Path(folder).parent.mkdir(parents=True, exist_ok=True)
