@@ -79,6 +79,8 @@ class Campaign:
         self._run_all([programs.Test(program, name, "plain", "weak memory", file) for program in programs.WEAK_MEMORY
                        for name, file in self.programs.test_cases(program, "plain")])  # fmt: skip
         self._run_all([programs.Test(programs.WAITS, "ending.waits", "plain", "eager", programs.WAITS_FILE)])
+        self._run_all([programs.Test(programs.INSIDE, name, build, "lazy", programs.INSIDE_FILE)
+                       for build in programs.PRESETS for name in self.programs.scenarios()])  # fmt: skip
         idle = set()  # Tests that pass by no mutant in the first configuration do so nowhere: they test other parts.
         for build, schedule in self.configurations:
             suffix = schedule.replace(",seed=", "_")
@@ -98,7 +100,7 @@ class Campaign:
             self.say(f"{len(tests)} test cases pass without a mutant, {build} {schedule}")
         for test, outcome in self.outcomes.items():
             self.hits[test.program, test.name] |= outcome.hits
-            if outcome.seconds > LONG_SECONDS and test.build == "plain":
+            if test.program == programs.INSIDE or (outcome.seconds > LONG_SECONDS and test.build == "plain"):
                 self.long.add((test.program, test.name))
 
     def is_over(self):
@@ -126,6 +128,9 @@ class Campaign:
         if outcome.status != "passed":
             raise programs.Failed(f'without a mutant, "{test.name}" ({test.program}, {test.configuration}) '
                                   f"fails: {outcome.status}. Mend that first.")  # fmt: skip
+        if test.program == programs.INSIDE:
+            reached = frozenset(m.number for m in self.mutants if m.file.startswith(programs.INSIDE_REACHES))
+            outcome = dataclasses.replace(outcome, hits=reached)
         self.outcomes[test] = outcome
 
     # ---- With one
@@ -188,7 +193,7 @@ class Campaign:
         program and configuration together, since starting a process takes longer than most of them."""
         first = min(tests, key=lambda t: self._rank(mutant, t))
         together, seconds = [first], self.outcomes[first].seconds
-        if verdict.runs >= ALONE and first.program != programs.WAITS:
+        if verdict.runs >= ALONE and first.program not in (programs.WAITS, programs.INSIDE):
             for test in tests:
                 like = test.program == first.program and test.configuration == first.configuration and test != first
                 if like and seconds + self.outcomes[test].seconds <= TOGETHER_SECONDS:

@@ -15,7 +15,7 @@ REMOVED_CALLS = {
     "wait_on_host": "host wait", "wait_for_device": "host wait",
     "notify_one": "notify", "notify_all": "notify", "wake": "notify", "stage": "notify", "call_all": "notify",
     "lock": "lock", "try_lock": "lock", "unlock": "unlock",
-    "request_stop": "stop", "pause": "stop", "close": "stop", "stop": "stop", "join": "stop", "end": "stop",
+    "request_stop": "stop", "end_run": "stop", "pause": "stop", "close": "stop", "stop": "stop", "join": "stop", "end": "stop",
     "end_pause": "stop",
     "current_exception": "error", "fail": "error", "lose": "error",
     "give_back": "return", "end_record": "return", "park": "return", "unpark": "return", "keep": "return", "orphan": "return", "forget": "return",
@@ -139,8 +139,9 @@ def _removed_calls(source, threads):
         kind = REMOVED_CALLS.get(source[i])
         if source[i] == "clear" and source[i - 2] in threads:
             kind = "stop"  # Joins them.
-        if kind == "stop" and source.arguments(i) or source[i] == "end" and not source.is_statement(i):
-            kind = None  # Stops a watch; is an iterator.
+        has_other_meaning = source.arguments(i) and source[i] != "end_run"  # stops a watch, closes a file
+        if kind == "stop" and has_other_meaning or source[i] == "end" and not source.is_statement(i):
+            kind = None  # An `end` that is no statement is an iterator.
         if kind:
             first, last = source.object_begin(i), source.partner[i + 1]
             if kind == "error" and _has_no_way_on(source, last):

@@ -25,6 +25,9 @@ OTHER_SUBJECTS = {"emulation", "images", "trace"}
 WEAK_MEMORY = ("penstock_weak_memory_tests", "penstock_weak_pipeline_tests")
 # A program that is one test, and what it has to print: a line that comes after 5 s, and so is tested once.
 WAITS, WAITS_FILE = "penstock_ending_waits", "system/endings/processes/waits.cpp"
+# A program whose tests are scenarios, each a process. A child of it ends at once, so it cannot tell which mutants it reaches:
+# all of these headers are taken for reached.
+INSIDE, INSIDE_FILE, INSIDE_REACHES = "penstock_ending_inside", "system/endings/processes/inside.cpp", "detail/pipeline/"
 WAITS_PRINTS = re.compile("waits for a worker, for 5 s so far: .*and then the exception", re.DOTALL)
 
 # A run hangs when it takes longer than this many seconds, and this many times as long as it did without a
@@ -141,8 +144,8 @@ class Programs:
                 self.emulated += re.findall(r"^\s*penstock_add_emulated_test\(\s*(\w+)", file.read_text(), re.MULTILINE)
         for build, preset in PRESETS.items():
             self._configure(build, preset, f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={3 if self.jobs > 4 else 8}")
-            targets = [*WEAK_MEMORY, WAITS, *self.emulated] if build == "plain" else self.emulated
-            self._make(build, *targets)
+            alone = [*WEAK_MEMORY, WAITS] if build == "plain" else []
+            self._make(build, INSIDE, *alone, *self.emulated)
 
     def build_core(self):
         """Compiles what the core's library has of the headers, with all mutants and without optimisation."""
@@ -185,10 +188,17 @@ class Programs:
 
     def left_to_shares(self, build):
         """Returns the names of the CTest tests that CI does not run with each commit (tests/shares.cmake), without their parts."""
-        listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.folder / build, capture_output=True, text=True)
         labels = {test["name"]: [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
-                  for test in json.loads(listed.stdout)["tests"]}  # fmt: skip
+                  for test in self._ctest(build)}  # fmt: skip
         return {re.sub(r"\.\d+\.", ".", name) for name, values in labels.items() if any("full" in value for value in values)}
+
+    def scenarios(self):
+        """Returns the names of the CTest tests of INSIDE, without the schedule."""
+        return sorted({test["name"].rpartition(".")[0] for test in self._ctest("plain") if test["name"].startswith("ending.inside.")})
+
+    def _ctest(self, build):
+        listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.folder / build, capture_output=True, text=True)
+        return json.loads(listed.stdout)["tests"]
 
     def run(self, tests, mutant, limit, hits=False):
         """Runs test cases of one program and configuration, in one process, with a mutant; 0 is none."""
@@ -206,13 +216,15 @@ class Programs:
                 own.update(PENSTOCK_MUTANT="-1", PENSTOCK_MUTANT_HITS=str(passed_by))
             names = ",".join(re.sub(r'([\\,\["*])', r"\\\1", each.name) for each in tests)
             command = [self.path(test.program, test.build)]
-            if test.program != WAITS:
+            if test.program == INSIDE:
+                command += test.name.split(".")[2:]
+            elif test.program != WAITS:
                 command += ["-a", "-w", "NoTests", names]
             begin = time.monotonic()
             with output.open("wb") as file:
                 process = subprocess.Popen(command, env={**self.environment, **own}, cwd=scratch, stdout=file,
                                            stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
-                status = _wait(process, begin, limit, limit if test.program == WAITS else IDLE_SECONDS)
+                status = _wait(process, begin, limit, limit if test.program in (WAITS, INSIDE) else IDLE_SECONDS)
             seconds = time.monotonic() - begin
             if status is None:
                 printed = output.read_text(errors="replace")

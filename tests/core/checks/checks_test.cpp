@@ -10,11 +10,13 @@
 #include <penstock/prefetcher.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -158,8 +160,14 @@ TEST_CASE("a row that was left out is told, by field and row", "[checks]") {
 
 TEST_CASE("workers check the rows of their batches at the same time", "[checks]") {
   PinnedPool pool;
-  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 400, .batch_size = kRows}}, fill_pair,
-                               pool, {.workers = 4, .depth = 8});
+  std::atomic<int> filled{0};
+  const auto in_pairs = [&](const Ticket& ticket, Pair& batch) {
+    fill_pair(ticket, batch);
+    const int mine = filled.fetch_add(1, std::memory_order_relaxed);
+    while (filled.load(std::memory_order_relaxed) < (mine | 1)) std::this_thread::yield();
+  };
+  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 400, .batch_size = kRows}}, in_pairs,
+                               pool, {.workers = 2, .depth = 8});
   std::uint64_t batches = 0;
   while (producer.next()) ++batches;
   CHECK(batches == 100);

@@ -152,3 +152,30 @@ TEST_CASE("behind a lost copy nobody says that a later one is done", "[host_bloc
   }
   emulation::reset(emulation::options());
 }
+
+TEST_CASE("a thread that finds all blocks lost is told why", "[host_blocks][emulated][threads]") {
+  {
+    const Stream stream;
+    AllocatedBlocks blocks(2);
+    const std::uint32_t first = blocks.acquire(), second = blocks.acquire();
+    std::atomic<bool> lost{false};
+    bool is_told = false;
+    std::thread other([&] {
+      while (!lost.load(std::memory_order_relaxed)) std::this_thread::yield();
+      try {
+        blocks.acquire();
+      } catch (const CudaError&) {
+        is_told = true;
+      }
+    });
+    emulation::fail_call("cudaEventRecord", cudaErrorLaunchFailure);
+    emulation::fail_call("cudaStreamSynchronize", cudaErrorLaunchFailure);
+    CHECK_THROWS_AS(blocks.copy(first, stream), CudaError);
+    CHECK_THROWS_AS(blocks.copy(second, stream), CudaError);
+    lost.store(true, std::memory_order_relaxed);
+    other.join();
+    CHECK(is_told);
+    emulation::clear_failures();
+  }
+  emulation::reset(emulation::options());
+}

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
 #include "support/thrown.hpp"
@@ -212,6 +213,29 @@ TEST_CASE("on_device: what CUDA fails to mark is no failure of the source, whate
   CHECK_THROWS_AS(prefetcher.next(stream), CudaError);
   CHECK(prefetcher.next(stream).ticket().batch == 1);
   CHECK(prefetcher.stats().skipped == 0);
+}
+
+TEST_CASE("on_device: a batch whose time cannot be taken is an error, and the next one comes",
+          "[on_device]") {
+  std::atomic<bool> go{false};
+  const auto source = on_device([&](const Ticket&, Numbers& batch, cudaStream_t on) {
+    while (!go) std::this_thread::yield();
+    cudaMemsetAsync(batch.sample.data_handle(), 1, batch.sample.size() * 8, on);
+    cudaMemsetAsync(batch.payload.data_handle(), 1, batch.payload.size() * 4, on);
+  });
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(12, 4), source,
+                                 {.workers = 1, .device_depth = 4, .device_times = true});
+  TestStream stream;
+  // The worker records the end of the first batch, which is not timed, and then the beginning of
+  // the second.
+  constexpr std::uint64_t kBeginOfSecond = 2;
+  emulation::fail_call("cudaEventRecord", cudaErrorInvalidResourceHandle, kBeginOfSecond);
+  go = true;
+  CHECK(eventually([&] { return prefetcher.stats().source.batches == 2; }));
+  CHECK(prefetcher.next(stream).ticket().batch == 0);
+  CHECK_THROWS_AS(prefetcher.next(stream), CudaError);
+  CHECK(prefetcher.next(stream).ticket().batch == 2);
+  emulation::clear_failures();
 }
 
 TEST_CASE("on_device: false ends the data", "[on_device]") {

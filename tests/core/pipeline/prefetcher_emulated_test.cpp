@@ -10,6 +10,7 @@
 #include <penstock/prefetcher.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "support/allocations.hpp"
+#include "support/asleep.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
 #include "support/gate.hpp"
@@ -36,6 +38,7 @@
 namespace emulation = penstock::emulation;
 using namespace std::chrono_literals;
 using penstock::Bottleneck;
+using penstock::CudaError;
 using penstock::Layout;
 using penstock::Prefetcher;
 using penstock::PrefetcherOptions;
@@ -48,6 +51,7 @@ using penstock::test::numbers_layout;
 using penstock::test::sequential;
 using penstock::test::serial_sample_numbers;
 using penstock::test::TestStream;
+using penstock::test::Waiter;
 using penstock::test::write_numbers;
 
 namespace {
@@ -340,4 +344,38 @@ TEST_CASE("the stage that is slowest is the bottleneck", "[prefetcher][emulated]
     right = verdict_on(std::chrono::milliseconds(source), std::chrono::milliseconds(copy),
                        std::chrono::milliseconds(compute), synchronous) == verdict;
   CHECK(right);
+}
+
+TEST_CASE("a batch that one thread fails to take is there for another that waits",
+          "[prefetcher][emulated][threads]") {
+  std::atomic<bool> go{false};
+  const auto source = [&](const Ticket& ticket, Numbers& batch) {
+    while (!go) std::this_thread::yield();
+    write_numbers(ticket, batch);
+  };
+  // There is one slot, so no later batch wakes anybody, and enough memory, so no worker asks
+  // whether the copy is done.
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(4), sequential(8, 4), source,
+      {.workers = 1, .host_depth = 3, .device_depth = 1, .stall_timeout = 0ms});
+  std::array<Waiter, 2> waiters;
+  std::atomic<int> failed{0}, taken{0};
+  const auto take = [&](Waiter& waiter) {
+    const penstock::Stream stream;
+    waiter.enter();
+    try {
+      taken += prefetcher.next(stream.get()).ticket().batch == 0 ? 1 : 0;
+    } catch (const CudaError&) {
+      ++failed;
+    }
+  };
+  std::thread first([&] { take(waiters[0]); }), second([&] { take(waiters[1]); });
+  for (const Waiter& waiter : waiters) waiter.wait_until_asleep();
+  emulation::fail_call("cudaStreamWaitEvent", cudaErrorInvalidResourceHandle, 1);
+  go = true;
+  first.join();
+  second.join();
+  CHECK(failed == 1);
+  CHECK(taken == 1);
+  emulation::clear_failures();
 }

@@ -371,3 +371,36 @@ TEST_CASE("a producer can be stopped, or go, while a thread waits in next", "[en
     waiting.join();
   }
 }
+
+TEST_CASE("a producer that is stopped while it seeks is stopped", "[endings][threads]") {
+  penstock::PinnedPool pool;
+  std::atomic<bool> returns{false};
+  std::atomic<int> sources{0};
+  const auto busy = [&](const Ticket& ticket, Numbers& batch) {
+    ++sources;
+    while (!returns) std::this_thread::yield();
+    write_numbers(ticket, batch);
+  };
+  BatchProducer<Numbers> producer(numbers_layout(kRowsOfOne),
+                                  sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), busy, pool,
+                                  penstock::ProducerOptions{.workers = 2});
+  while (sources < 2) std::this_thread::yield();
+  Waiter seeks, stops;
+  std::thread seeking([&] {
+    seeks.enter();
+    producer.seek(0, 3);
+  });
+  seeks.wait_until_asleep();
+  std::thread stopping([&] {
+    stops.enter();
+    producer.stop();
+  });
+  stops.wait_until_asleep();
+  returns = true;
+  seeking.join();
+  stopping.join();
+  const int then = sources;
+  while (producer.next()) {
+  }
+  CHECK(sources == then);
+}

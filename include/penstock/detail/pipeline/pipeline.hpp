@@ -151,8 +151,7 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   bool equip(WorkerTools& tools) noexcept;
   void start_workers();
   void restart(std::uint64_t first);
-  void request_stop() noexcept;
-  void end_run() noexcept;
+  void end_run(bool is_stopped) noexcept;
   void close_ring() noexcept;
   void join() noexcept;
   void wait_for_workers(int left) noexcept;

@@ -54,7 +54,6 @@ PENSTOCK_INLINE Pipeline::Pipeline(const BlockLayout& layout, AnySampler sampler
 PENSTOCK_INLINE void Pipeline::start() {
   const State& at = sampler_.start();
   const std::uint64_t first = batch_number(batches_, at.epoch, at.batch);
-  position_ = first;
   if (!route_) return restart(first);
   const TuneSettings& planned = route_->plan.start;
   permits_.allow(static_cast<int>(planned.workers));
@@ -63,15 +62,10 @@ PENSTOCK_INLINE void Pipeline::start() {
     return restart(first);
   }
   const BoundHere near(route_->placement->cpus);
-  try {
-    route_->blocks.allocate([&] {
-      const BoundHere anywhere(near.before());  // A new thread inherits the CPUs of its maker.
-      restart(first);
-    });
-  } catch (...) {
-    close();  // Workers may run already, and stage.
-    throw;
-  }
+  route_->blocks.allocate([&] {
+    const BoundHere anywhere(near.before());  // A new thread inherits the CPUs of its maker.
+    restart(first);
+  });
   use(planned);  // With tune, the other blocks are held back from now on.
 }
 
@@ -80,10 +74,15 @@ PENSTOCK_INLINE void Pipeline::start() {
 PENSTOCK_INLINE void Pipeline::restart(std::uint64_t first) {
   const std::lock_guard one_at_a_time(join_mutex_);
   stage_task_.pause();
-  end_run();
+  end_run(false);
   join();
   for (BatchRecord& record : records_)
     if (record.is_in_pipeline()) end_record(record);
+  position_ = first;
+  if (route_) {
+    order_ = route_->stage.next_order();
+    route_->timeline.restart(order_);
+  }
   first = std::min(total_, first);
   free_records_.restart(first);
   read_ahead_.restart(first, total_);
@@ -107,9 +106,8 @@ PENSTOCK_INLINE void Pipeline::start_workers() {
     threads_.start(static_cast<std::size_t>(options_.workers), stop_.get_token(),
                    [this](std::size_t worker, const std::stop_token& stop) { work(worker, stop); });
   } catch (...) {
-    end_run();
-    join();
-    ended_.store(true, std::memory_order_relaxed);  // Nobody makes batches now.
+    end_run(false);
+    ended_.store(true, std::memory_order_relaxed);  // Nobody takes what the others still make.
     throw;
   }
 }
@@ -152,10 +150,11 @@ PENSTOCK_INLINE bool Pipeline::stopped() const noexcept {
 }
 
 /// Lets no batch begin any more, and asks sources to stop. A worker that is parked sees that when
-/// one that runs ends.
-PENSTOCK_INLINE void Pipeline::end_run() noexcept {
-  std::stop_source stop = [this] {
+/// one that runs ends. `is_stopped`: a stop was requested.
+PENSTOCK_INLINE void Pipeline::end_run(bool is_stopped) noexcept {
+  std::stop_source stop = [this, is_stopped] {
     const std::lock_guard lock(end_mutex_);
+    if (is_stopped) stopped_.store(true, std::memory_order_relaxed);
     close_ring();
     return stop_;
   }();
@@ -170,26 +169,18 @@ PENSTOCK_INLINE void Pipeline::close_ring() noexcept {
   delivery_.notify_one();
 }
 
-PENSTOCK_INLINE void Pipeline::request_stop() noexcept {
-  {
-    const std::lock_guard lock(end_mutex_);
-    stopped_.store(true, std::memory_order_relaxed);
-  }
-  end_run();
-}
-
 PENSTOCK_INLINE void Pipeline::stop() noexcept {
   const Callers::Call call(callers_);
-  request_stop();
+  end_run(true);
   call_all();
 }
 
 PENSTOCK_INLINE void Pipeline::stop_and_join() noexcept {
   if (forked()) return threads_.leak();
-  request_stop();
+  end_run(true);
   if (is_of_this_thread()) return;  // A source called this. The destructor joins its thread.
   const std::lock_guard lock(join_mutex_);
-  request_stop();  // A restart that was under way has started workers.
+  end_run(true);  // A restart that was under way has started workers.
   join();
 }
 
@@ -244,7 +235,7 @@ PENSTOCK_INLINE bool Pipeline::close() noexcept {
   }
   if (route_) {
     closed_ = true;
-    request_stop();
+    end_run(true);
     call_all();
     callers_.wait_until_left();
     stage_task_.pause();
@@ -259,7 +250,7 @@ PENSTOCK_INLINE bool Pipeline::close() noexcept {
 PENSTOCK_INLINE void Pipeline::abandon() noexcept {
   const bool is_worker = is_of_this_thread();
   abandoned_by_.store(static_cast<std::uint64_t>(pthread_self()), std::memory_order_relaxed);
-  end_run();
+  end_run(false);
   // The thread that has the lock may be joining this one.
   const std::unique_lock lock(join_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
@@ -287,7 +278,7 @@ PENSTOCK_INLINE void Pipeline::come_back() noexcept {
       "batches are taken; a source ends the data by returning false, or by stop()\n",
       stderr);
   abandoned_by_.store(kReturned, std::memory_order_relaxed);
-  request_stop();
+  end_run(true);
   returned_.notify_all();
   call_all();
 }
@@ -358,11 +349,7 @@ PENSTOCK_INLINE void Pipeline::restore(const State& state) {
         "Prefetcher::restore was called by a DeviceTransform, for which it would wait: call it "
         "where the batches are taken");
   const std::lock_guard lock(take_mutex_);
-  stage_task_.pause();
-  order_ = route_->stage.next_order();
-  route_->timeline.restart(order_);
-  position_ = batch_number(batches_, state.epoch, state.batch);
-  restart(position_);
+  restart(batch_number(batches_, state.epoch, state.batch));
 }
 
 }  // namespace penstock::detail

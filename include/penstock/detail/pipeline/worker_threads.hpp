@@ -64,7 +64,6 @@ class WorkerThreads {
   /// Nobody joins the threads any more: this object has to live on for them.
   void detach() {
     for (std::thread& thread : threads_) thread.detach();
-    threads_.clear();
   }
 
   /// In a forked child there are no threads to join.
