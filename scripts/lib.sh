@@ -120,7 +120,8 @@ build_and_test() {
 # ---- The tests by their labels: tests/shares.cmake says which are left to the shares ------------------
 
 # Not empty (.ci/run, with share 5): the emulated preset compiles all there is, source by source, as each has to
-# include what it needs, and each rung of a ladder as a program of its own.
+# include what it needs, and each rung of a ladder as a program of its own; and symbols are hidden, as some projects
+# that penstock is a part of compile it.
 apart=
 
 # What tells how the tests of a preset are built: a ladder is one program, and under a sanitizer there are
@@ -135,7 +136,8 @@ quick_options() {
 share_options() {
   echo -DPENSTOCK_BUILD_EXAMPLES=ON
   if [[ $1 == emulated && -n $apart ]]; then
-    printf '%s\n' -DPENSTOCK_LADDER_IN_ONE=OFF -DCMAKE_UNITY_BUILD=OFF
+    printf '%s\n' -DPENSTOCK_LADDER_IN_ONE=OFF -DCMAKE_UNITY_BUILD=OFF \
+      -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON
   else
     echo -DPENSTOCK_LADDER_IN_ONE=ON
   fi

@@ -20,7 +20,7 @@
 #    2  ThreadSanitizer: the examples but for what is in 13 and 14
 #    3  ThreadSanitizer: penstock::images and penstock::remote; faults
 #    4  the ResNet examples, ranks as processes; with nvcc what must not compile
-#    5  everything of the emulated preset is compiled, source by source; code that must not compile
+#    5  everything of the emulated preset is compiled, source by source and with hidden symbols; code that must not compile
 #    6  without a sanitizer penstock::remote, endings, recorded fuzz inputs; the same, packer and trace under ThreadSanitizer
 #    7  the core and the emulated runtime under AddressSanitizer; under ThreadSanitizer what the quick run has under
 #       AddressSanitizer

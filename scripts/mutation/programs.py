@@ -27,7 +27,7 @@ WEAK_MEMORY = ("penstock_weak_memory_tests", "penstock_weak_pipeline_tests")
 WAITS, WAITS_FILE = "penstock_ending_waits", "system/endings/processes/waits.cpp"
 # A program whose tests are scenarios, each a process. A child of it ends at once, so it cannot tell which mutants it reaches:
 # all of these headers are taken for reached.
-INSIDE, INSIDE_FILE, INSIDE_REACHES = "penstock_ending_inside", "system/endings/processes/inside.cpp", "detail/pipeline/"
+INSIDE, INSIDE_FILE, INSIDE_REACHES = "penstock_ending_inside", "system/endings/processes/inside.cpp", ("detail/pipeline/", "readback.hpp")
 WAITS_PRINTS = re.compile("waits for a worker, for 5 s so far: .*and then the exception", re.DOTALL)
 
 # A run hangs when it takes longer than this many seconds, and this many times as long as it did without a

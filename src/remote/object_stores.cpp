@@ -2,6 +2,7 @@
 #include "object_stores.hpp"
 
 #include <chrono>
+#include <penstock/markers.hpp>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -13,16 +14,35 @@
 namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
 
+struct ListRange {
+  static constexpr const char* message = "remote list";
+  static constexpr MarkerCategory category = markers::category::wait;
+};
+struct CredentialsRange {
+  static constexpr const char* message = "remote credentials";
+  static constexpr MarkerCategory category = markers::category::wait;
+};
+
+/// The same calls, each in a range of its own on a profiler's timeline.
+template <class Range>
+HttpFunction in_ranges(const HttpFunction& http) {
+  return [http](const HttpCall& call) {
+    const ScopedRange range(Range{}, 0);
+    return http(call);
+  };
+}
+
 std::string variable(const char* name) {
   return process_environment(name).value_or(std::string());
 }
 
 }  // namespace
 
-ObjectStores::ObjectStores(StoreOptions& options, HttpFunction http)
+ObjectStores::ObjectStores(StoreOptions& options, const HttpFunction& http)
     : secret_key_(options.secret_key),
       session_token_(options.session_token),
-      http_(std::move(http)) {
+      list_(in_ranges<ListRange>(http)),
+      get_credentials_(in_ranges<CredentialsRange>(http)) {
   wipe(options.secret_key);
   wipe(options.session_token);
   options_ = options;
@@ -76,7 +96,7 @@ std::shared_ptr<Signatures> ObjectStores::signatures(const Location& location) {
                                           .profile = options_.profile,
                                           .region = location.region(),
                                           .instance_metadata = options_.instance_metadata},
-                                         process_environment, http_);
+                                         process_environment, get_credentials_);
       kept = std::make_shared<Signatures>(std::move(providers), location.region());
     }
     found = kept;
@@ -93,7 +113,7 @@ HttpAnswer ObjectStores::call(const Location& location, HttpCall& call) {
     const auto used = by ? by->refresh() : nullptr;
     if (by) by->sign(call, std::chrono::system_clock::now());
     try {
-      HttpAnswer answer = http_(call);
+      HttpAnswer answer = list_(call);
       if (by && !renewed && (answer.status == 400 || answer.status == 403) &&
           read_service_fault(answer.body).expired()) {
         renewed = true;

@@ -22,7 +22,7 @@ class ObjectStores {
  public:
   /// Takes the secrets out of `options`, and wipes them there. `http` makes the calls for
   /// credentials and listings.
-  ObjectStores(StoreOptions& options, HttpFunction http);
+  ObjectStores(StoreOptions& options, const HttpFunction& http);
 
   /// Throws std::invalid_argument for what is no URL of an object; std::runtime_error for a profile
   /// that cannot be read.
@@ -41,7 +41,7 @@ class ObjectStores {
 
   const Secret secret_key_, session_token_;
   StoreOptions options_;  // without secrets
-  const HttpFunction http_;
+  const HttpFunction list_, get_credentials_;
   std::mutex mutex_;
   std::shared_ptr<Signatures> s3_, gcs_;  // made when they are first needed
 };

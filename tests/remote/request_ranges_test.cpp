@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <penstock/file_folder.hpp>
 #include <penstock/remote.hpp>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "client_fixture.hpp"
+#include "support/temporary_directory.hpp"
 
 namespace penstock::test {
 namespace {
@@ -116,6 +119,39 @@ TEST_CASE("trace: retries and hedges have names and colours of their own", "[rem
     CHECK(kind_of_colour.try_emplace(request.color, kind).first->second == kind);
   }
   CHECK(kind_of_colour.size() == 3);
+}
+
+TEST_CASE("trace: calls for lists and for credentials are ranges of the thread that waits",
+          "[remote]") {
+  ClientFixture f;
+  const std::string page =
+      "<ListBucketResult><KeyCount>1</KeyCount><Contents><Key>a.bin</Key><Size>9</Size></Contents>"
+      "</ListBucketResult>";
+  const auto* const bytes = reinterpret_cast<const std::byte*>(page.data());
+  f.server.put("listed", {bytes, bytes + page.size()});
+  const TemporaryDirectory directory;
+  Options options = small();
+  options.stores.endpoint = f.server.url("/files");
+  options.stores.anonymous = true;
+  trace::Session session;
+  CHECK(Client(options).save_list("s3://listed/", directory / "list") == 1);
+  std::ofstream(directory / "token") << "a-token";
+  const std::map<const char*, std::string> variables{
+      {"AWS_WEB_IDENTITY_TOKEN_FILE", (directory / "token").string()},
+      {"AWS_ROLE_ARN", "arn:aws:iam::1:role/a-role"},
+      {"AWS_ENDPOINT_URL_STS", f.server.url("/files/no-sts")}};
+  for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
+  options.stores.anonymous = false;
+  CHECK_THROWS(Client(options).file("s3://listed/a.bin"));
+  for (const auto& [name, value] : variables) ::unsetenv(name);
+  const Timeline timeline = session.stop();
+  CHECK(named(timeline, "remote list") == 1);
+  CHECK(named(timeline, "remote credentials") >= 1);
+  for (const std::string& name : timeline.names) {
+    INFO(name);
+    for (const char* const secret : {"a-token", "a-role", "127."})
+      CHECK(name.find(secret) == std::string::npos);
+  }
 }
 
 TEST_CASE("trace: no secret and no host is in a name, and a long path is cut", "[remote]") {

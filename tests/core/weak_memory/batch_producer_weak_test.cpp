@@ -126,6 +126,32 @@ TEST_CASE("weak: a worker that cannot be started is an error, and those that run
       kExecutions);
 }
 
+TEST_CASE("weak: when a seek cannot start all workers, those that run are asked to stop",
+          "[batch_producer]") {
+  explore(
+      [] {
+        PinnedPool pool;
+        std::atomic<int> inside{0};
+        auto producer = make(pool, 9, [&](const Ticket&, Values&, std::stop_token stop) {
+          ++inside;
+          while (!stop.stop_requested()) std::this_thread::yield();
+          --inside;
+          return true;
+        });
+        fail_start(2);
+        bool thrown = false;
+        try {
+          producer.seek(0, 0);
+        } catch (const std::system_error&) {
+          thrown = true;
+        }
+        expect(thrown, "the error is told");
+        while (inside.load() > 0) std::this_thread::yield();
+        expect(!producer.next(), "there are no more batches");
+      },
+      kExecutions);
+}
+
 TEST_CASE("weak: of two threads in next, one is served or told, and both at last",
           "[batch_producer]") {
   explore(
