@@ -28,6 +28,7 @@ set(penstock_least_CUDAToolkit 12.4)
 set(penstock_least_CURL 7.68)
 set(penstock_least_OpenSSL 3.0)
 set(penstock_least_nlohmann_json 3.10)
+set(penstock_least_FFmpeg 59)  # of libavformat: FFmpeg 5.0
 set(penstock_least_CudnnFrontend 1.32)
 set(penstock_least_Nccl 2.28)
 
@@ -42,6 +43,8 @@ set(penstock_bring_JPEG "`${penstock_setup} demo` brings libjpeg-turbo (Debian: 
 set(penstock_bring_CURL "`${penstock_setup} demo` brings libcurl 7.68 or newer (Debian: libcurl4-openssl-dev)")
 set(penstock_bring_OpenSSL "`${penstock_setup} demo` brings OpenSSL 3 or newer (Debian: libssl-dev)")
 set(penstock_bring_EXPAT "`${penstock_setup} demo` brings libexpat (Debian: libexpat1-dev)")
+set(penstock_bring_FFmpeg
+    "`${penstock_setup} test` brings FFmpeg's libraries, 5.0 or newer (Debian: libavformat-dev, libavcodec-dev, libavutil-dev)")
 set(penstock_bring_CLI11 "`${penstock_setup} demo` brings it (Debian: libcli11-dev)")
 set(penstock_bring_nlohmann_json "`${penstock_setup} demo` brings it (Debian: nlohmann-json3-dev)")
 set(penstock_bring_PNG "`${penstock_setup} demo` brings it (Debian: libpng-dev)")
@@ -62,6 +65,7 @@ set(penstock_without_JPEG -DPENSTOCK_BUILD_IMAGES=OFF)
 foreach(package IN ITEMS CURL OpenSSL EXPAT)
   set(penstock_without_${package} -DPENSTOCK_BUILD_REMOTE=OFF)
 endforeach()
+set(penstock_without_FFmpeg -DPENSTOCK_BUILD_VIDEO=OFF)
 set(penstock_without_Cupti -DPENSTOCK_TRACE_WITH_CUPTI=OFF)
 set(penstock_without_NvJpeg -DPENSTOCK_IMAGES_WITH_NVJPEG=OFF)
 set(penstock_without_CLI11
