@@ -8,6 +8,7 @@
 #include <penstock/error.hpp>
 #include <penstock/video/video_error.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace penstock::inline PENSTOCK_ABI::video {
@@ -124,6 +125,11 @@ bool Demuxer::read(AVPacket& packet) {
     if (status < 0) return false;
     if (packet.stream_index == stream_->index) return true;
   }
+}
+
+/// The index of a Matroska file has the times of display, that of an MP4 file those of decoding.
+bool Demuxer::seeks_by_display() const noexcept {
+  return std::string_view(format_->iformat->name).starts_with("matroska");
 }
 
 bool Demuxer::seek(std::int64_t time) {

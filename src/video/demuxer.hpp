@@ -29,9 +29,10 @@ class Demuxer {
   /// Fills `packet` with the next packet of the stream. Returns false at the end of the file, and
   /// where it is cut or damaged so that nothing more can be read.
   bool read(AVPacket& packet);
-  /// Makes read() go on at the key frame at or before this time. Returns false if libavformat
-  /// cannot find it.
+  /// Makes read() go on at the key frame at or before this time, which is of display if
+  /// seeks_by_display(), else of decoding. Returns false if libavformat cannot find it.
   bool seek(std::int64_t time);
+  bool seeks_by_display() const noexcept;
   /// Whether nothing was read or sought since the file was opened.
   bool is_at_begin() const noexcept { return is_at_begin_; }
 
