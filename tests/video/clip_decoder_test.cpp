@@ -182,6 +182,40 @@ TEST_CASE("A damaged frame is an error that names file, frame and time", "[video
   CHECK((decoded(decode, video, {40})[0] == expected[40]));
 }
 
+TEST_CASE("Whatever is damaged in a file, it is decoded, or an error names it", "[video]") {
+  const auto small = [](const char* name, const char* options) {
+    return read_file(clip({name, options}, "testsrc2=size=64x64:rate=25:duration=0.4"));
+  };
+  ClipDecoder decode;
+  std::uint64_t state = 7;
+  const auto draw = [&](std::size_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<std::size_t>(state >> 33) % below;
+  };
+  int errors = 0;
+  for (const std::string& whole :
+       {small("small.mp4", "-c:v libx264 -g 4"), small("small.mkv", "-c:v libx264 -g 4"),
+        small("small.webm", "-c:v libvpx-vp9 -g 4 -deadline realtime")})
+    for (int variation = 0; variation < 60; ++variation) {
+      std::string bytes = whole;
+      if (variation % 4 == 0) bytes.resize(draw(bytes.size()));
+      for (std::size_t k = 0; k < 1 + draw(8) && !bytes.empty(); ++k)
+        bytes[draw(bytes.size())] = static_cast<char>(draw(256));
+      const auto path = folder() / "variation.mkv";
+      write_file(path, bytes);
+      try {
+        const Video video = video_of(path);
+        Numbers all;
+        for (std::uint64_t i = 0; i < video.index->size(); ++i) all.push_back(i);
+        decode(video, all, [](std::size_t, const FramePlanes&) {});
+      } catch (const VideoError& error) {
+        ++errors;
+        CHECK_THAT(error.what(), Mentions("variation.mkv: "));
+      }
+    }
+  CHECK(errors > 20);
+}
+
 TEST_CASE("What the caller does wrong is said", "[video]") {
   const Video video = video_of(clip(kH264));
   ClipDecoder decode;
