@@ -7,7 +7,7 @@
 //
 //   const penstock::video::RandomClip choose{.frames = 16, .stride = 2};
 //   std::vector<std::uint64_t> frames;
-//   choose({.seed = sample.seed}, index, frames);       // 16 numbers of frames of the file
+//   choose({.seed = sample.seed}, *video.index, frames);   // 16 numbers of frames of the file
 //
 // With `rate`, clips are chosen by time in place of numbers: frame k of the clip is the one that is
 // displayed k / rate seconds after the first, whatever the frame rate of the file is, and whether

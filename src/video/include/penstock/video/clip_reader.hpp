@@ -6,7 +6,7 @@
 //
 //   namespace video = penstock::video;
 //   video::ClipReader reader;                                            // one for each worker
-//   reader.read(clip, frames, view, format, batch.pixels.data_handle() + row * values, stream);
+//   reader.read(clip, frames, view, format, out, stream);
 //
 // Two sets of page-locked memory and device memory are used in turn: the next clip is decoded while
 // the copy and the kernel of this one are queued.

@@ -5,10 +5,11 @@
 // kernel: it turns them for display, crops, resizes, converts the colours by the stream's own
 // matrix and range, normalises and casts.
 //
-//   const penstock::images::View view = crop(seed, stream.display());
-//   penstock::video::ConvertedFrame frame = penstock::video::converted_frame(planes, stream, view, 0);
-//   ...                                                     // copy it to device memory
-//   penstock::video::convert_frames(stream, device_frame, 1, format, out);
+//   const penstock::video::VideoStream& pictures = video.index->stream();
+//   const penstock::images::View view = crop(sample.seed, pictures.display());
+//   const auto frame = penstock::video::converted_frame(planes, pictures, view, 0);
+//   ...  // copy it to device memory
+//   penstock::video::convert_frames(stream, on_device, 1, format, out);
 //
 // With nvcc this is a kernel; with a C++ compiler it is a host function over penstock::emulated
 // (see launch.hpp). The arithmetic is the same.

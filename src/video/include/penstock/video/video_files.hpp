@@ -3,7 +3,8 @@
 
 // VideoFiles: a list of video files and their indexes.
 //
-//   const penstock::video::VideoFiles files({"a.mp4", "b.mkv"}, {.index_folder = "indexes"});
+//   const penstock::video::VideoFiles files({"a.mp4", "b.mkv"}, {0, 1},         // with labels
+//                                           {.index_folder = "indexes"});
 //   const penstock::video::Video video = files.video(0);
 //
 // The index of a file is loaded, or made and saved, when it is first needed. Those that were used
