@@ -58,6 +58,7 @@ headers of its front end")
 set(penstock_bring_Nccl "Install NCCL 2.28 or newer (NVIDIA's packages: libnccl-dev), or set Nccl_ROOT")
 set(penstock_bring_Cupti "cupti.h comes with a CUDA toolkit, and `${penstock_setup} demo` brings it")
 set(penstock_bring_NvJpeg "It comes with a CUDA toolkit, or `${penstock_setup} test` brings it")
+set(penstock_bring_NvDec "`${penstock_setup} test` brings it (Debian: libffmpeg-nvenc-dev)")
 
 # penstock_without_<package>: the option that leaves out what needs the package.
 set(penstock_without_CUDAToolkit -DPENSTOCK_WITH_CUDA=OFF)
@@ -68,6 +69,7 @@ endforeach()
 set(penstock_without_FFmpeg -DPENSTOCK_BUILD_VIDEO=OFF)
 set(penstock_without_Cupti -DPENSTOCK_TRACE_WITH_CUPTI=OFF)
 set(penstock_without_NvJpeg -DPENSTOCK_IMAGES_WITH_NVJPEG=OFF)
+set(penstock_without_NvDec -DPENSTOCK_VIDEO_WITH_NVDEC=OFF)
 set(penstock_without_CLI11
     "-DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_TRACE_PROGRAM=OFF -DPENSTOCK_BUILD_PACK_PROGRAM=OFF")
 set(penstock_without_nlohmann_json "-DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_REMOTE=OFF")

@@ -85,8 +85,7 @@ void ClipDecoder::Core::fail(std::uint64_t frame, const std::string& why) const 
                    std::to_string(index_->file_time(frame)) + " s: " + why);
 }
 
-// ---- Files and decoders
-// --------------------------------------------------------------------------
+// ---- Files and decoders ------------------------------------------------------------------------
 
 void ClipDecoder::Core::open(const Video& video) {
   if (index_ == video.index && name_ == video.file.name() && packets_) return;
@@ -117,8 +116,7 @@ void ClipDecoder::Core::make_codec() {
   ++stats.decoders;
 }
 
-// ---- Frames
-// --------------------------------------------------------------------------------------
+// ---- Frames ------------------------------------------------------------------------------------
 
 void ClipDecoder::Core::begin_at(std::uint32_t start) {
   is_begun_ = false;
@@ -258,8 +256,7 @@ void ClipDecoder::Core::decode(const Video& video, std::span<const std::uint64_t
   }
 }
 
-// ---- ClipDecoder
-// ---------------------------------------------------------------------------------
+// ---- ClipDecoder -------------------------------------------------------------------------------
 
 ClipDecoder::ClipDecoder(const DecoderOptions& options) : core_(std::make_unique<Core>(options)) {}
 ClipDecoder::ClipDecoder(ClipDecoder&&) noexcept = default;

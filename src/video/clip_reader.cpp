@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "frame_engine.hpp"
 #include "staging.hpp"
 
 namespace penstock::inline PENSTOCK_ABI::video {
@@ -67,21 +68,45 @@ class ClipReader::Core {
   explicit Core(const ClipReaderOptions& options)
       : bytes_(kDescriptions + aligned(options.staging_bytes)),
         decode_(options.decoder),
-        lanes_{Staging(bytes_), Staging(bytes_)} {}
+        lanes_{Lane(bytes_), Lane(bytes_)} {
+    if (options.engine == EngineUse::none)
+      why_no_engine_ = "no engine is asked for";
+    else
+      engine_ = make_nvdec_engine(why_no_engine_);
+    if (engine_ == nullptr && options.engine == EngineUse::required)
+      throw std::runtime_error("ClipReader: no engine of the GPU decodes video: " + why_no_engine_);
+  }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core() {
-    for (const Staging& lane : lanes_) cudaEventSynchronize(lane.free.get());
+    for (Lane& lane : lanes_) {
+      cudaEventSynchronize(lane.staging.free.get());
+      give_back(lane);
+    }
   }
 
   void read(const Video& video, std::span<const std::uint64_t> frames, const images::View& view,
             const Launch& launch, cudaStream_t stream, const std::stop_token& stop);
   const DecoderStats& stats() const { return decode_.stats(); }
+  const std::string& why_no_engine() const { return why_no_engine_; }
+  std::uint64_t clips_by_engine() const { return clips_by_engine_; }
 
  private:
   /// An output: the frame that it is made of, and its number.
   using Output = std::pair<std::uint64_t, std::int64_t>;
 
+  struct Lane {
+    explicit Lane(std::size_t bytes) : staging(bytes) {}
+    Staging staging;
+    std::vector<const std::uint8_t*> surfaces{};  ///< of the engine, which its kernel reads
+  };
+
+  void read_by_cpu(const Video& video, const images::View& view, const Launch& launch,
+                   cudaStream_t stream, const std::stop_token& stop);
+  bool read_by_engine(const Video& video, const images::View& view, const Launch& launch,
+                      cudaStream_t stream, const std::stop_token& stop);
+  void give_back(Lane& lane) noexcept;
+  void give_back_all(cudaStream_t stream) noexcept;
   void sort(std::span<const std::uint64_t> frames);
   void take_lane();
   void hand_over(const Launch& launch, cudaStream_t stream);
@@ -91,7 +116,10 @@ class ClipReader::Core {
 
   const std::size_t bytes_;
   ClipDecoder decode_;
-  std::array<Staging, 2> lanes_;
+  std::unique_ptr<FrameEngine> engine_;  ///< outlives the surfaces of the lanes
+  std::string why_no_engine_;
+  std::uint64_t clips_by_engine_ = 0;
+  std::array<Lane, 2> lanes_;
   std::size_t turn_ = 0;
   std::size_t outputs_ = 0;           ///< in the current lane
   std::size_t used_ = kDescriptions;  ///< bytes of the current lane
@@ -115,13 +143,29 @@ void ClipReader::Core::take_lane() {
   outputs_ = 0;
   used_ = kDescriptions;
   const ScopedRange range(WaitForStaging{}, turn_);
-  lanes_[turn_].free.synchronize();
+  lanes_[turn_].staging.free.synchronize();
+  give_back(lanes_[turn_]);
+}
+
+/// The kernel that reads the surfaces must be done.
+void ClipReader::Core::give_back(Lane& lane) noexcept {
+  for (const std::uint8_t* surface : lane.surfaces) engine_->give_back(surface);
+  lane.surfaces.clear();
+}
+
+/// Waits for all that reads surfaces, or writes them.
+void ClipReader::Core::give_back_all(cudaStream_t stream) noexcept {
+  if (!lanes_[turn_].surfaces.empty()) cudaStreamSynchronize(stream);
+  for (Lane& lane : lanes_) {
+    if (!lane.surfaces.empty()) cudaEventSynchronize(lane.staging.free.get());
+    give_back(lane);
+  }
 }
 
 /// Queues the copy of the lane, and the kernel that reads it.
 void ClipReader::Core::hand_over(const Launch& launch, cudaStream_t stream) {
   if (outputs_ == 0) return;
-  Staging& lane = lanes_[turn_];
+  Staging& lane = lanes_[turn_].staging;
   const auto copy = [&](std::size_t at, std::size_t bytes) {
     penstock::detail::check(cudaMemcpyAsync(lane.device.get() + at, lane.host.get() + at, bytes,
                                             cudaMemcpyHostToDevice, stream),
@@ -129,7 +173,7 @@ void ClipReader::Core::hand_over(const Launch& launch, cudaStream_t stream) {
   };
   try {
     copy(0, outputs_ * sizeof(ConvertedFrame));
-    copy(kDescriptions, used_ - kDescriptions);
+    if (used_ > kDescriptions) copy(kDescriptions, used_ - kDescriptions);
     launch(reinterpret_cast<const ConvertedFrame*>(lane.device.get()),
            static_cast<std::int64_t>(outputs_));
     lane.free.record(stream);
@@ -149,7 +193,7 @@ void ClipReader::Core::check_room(std::size_t frame, const VideoStream& stream) 
 
 /// Copies a frame to the lane, without gaps. Returns where it will be on the device.
 FramePlanes ClipReader::Core::stage(const FramePlanes& planes) {
-  const Staging& lane = lanes_[turn_];
+  const Staging& lane = lanes_[turn_].staging;
   const std::int64_t sample = sample_bytes(planes.format);
   const images::ImageSize chroma = chroma_size(planes.size);
   FramePlanes staged{planes.format, planes.size};
@@ -169,7 +213,7 @@ FramePlanes ClipReader::Core::stage(const FramePlanes& planes) {
 }
 
 void ClipReader::Core::describe(const ConvertedFrame& frame) {
-  new (lanes_[turn_].host.get() + outputs_ * sizeof(frame)) ConvertedFrame(frame);
+  new (lanes_[turn_].staging.host.get() + outputs_ * sizeof(frame)) ConvertedFrame(frame);
   ++outputs_;
 }
 
@@ -178,11 +222,19 @@ void ClipReader::Core::read(const Video& video, std::span<const std::uint64_t> f
                             const std::stop_token& stop) {
   const ScopedRange range(DecodeClip{}, frames.size());
   const CaptureModeGuard guard;
-  const VideoStream& described = video.index->stream();
   sort(frames);
-  auto next = sorted_.begin();
   outputs_ = 0;  // What an exception has left is not used.
   used_ = kDescriptions;
+  if (engine_ == nullptr || !engine_->takes(video.index->stream()) ||
+      !read_by_engine(video, view, launch, stream, stop))
+    read_by_cpu(video, view, launch, stream, stop);
+}
+
+void ClipReader::Core::read_by_cpu(const Video& video, const images::View& view,
+                                   const Launch& launch, cudaStream_t stream,
+                                   const std::stop_token& stop) {
+  const VideoStream& described = video.index->stream();
+  auto next = sorted_.begin();
   decode_(
       video, frames_,
       [&](std::size_t k, const FramePlanes& planes) {
@@ -203,14 +255,53 @@ void ClipReader::Core::read(const Video& video, std::span<const std::uint64_t> f
   hand_over(launch, stream);
 }
 
-// ---- ClipReader
-// ----------------------------------------------------------------------------------
+/// The kernel reads the engine's surfaces. Returns false if the engine cannot decode the clip: the
+/// CPU then says what is wrong with it, or decodes it.
+bool ClipReader::Core::read_by_engine(const Video& video, const images::View& view,
+                                      const Launch& launch, cudaStream_t stream,
+                                      const std::stop_token& stop) try {
+  const VideoStream& described = video.index->stream();
+  const std::size_t most = engine_->surfaces() / lanes_.size();
+  give_back_all(stream);  // The engine may have to be changed for this file.
+  auto next = sorted_.begin();
+  engine_->decode(
+      video, frames_, stream,
+      [&](std::size_t k, const FramePlanes& planes) {
+        lanes_[turn_].surfaces.push_back(planes.luma);
+        for (; next != sorted_.end() && next->first == frames_[k]; ++next) {
+          if (outputs_ == kMostOutputs)
+            throw VideoError("a frame is repeated too often for the engine");
+          describe(converted_frame(planes, described, view, next->second));
+        }
+        if (lanes_[turn_].surfaces.size() == most) hand_over(launch, stream);
+      },
+      stop);
+  hand_over(launch, stream);
+  ++clips_by_engine_;
+  return true;
+} catch (const VideoError&) {
+  give_back_all(stream);
+  outputs_ = 0;
+  used_ = kDescriptions;
+  return false;
+} catch (...) {
+  give_back_all(stream);
+  throw;
+}
+
+// ---- ClipReader --------------------------------------------------------------------------------
 
 ClipReader::ClipReader(const ClipReaderOptions& options) : core_(std::make_unique<Core>(options)) {}
 ClipReader::ClipReader(ClipReader&&) noexcept = default;
 ClipReader& ClipReader::operator=(ClipReader&&) noexcept = default;
 ClipReader::~ClipReader() = default;
 
+const std::string& ClipReader::why_no_engine() const noexcept {
+  return core_->why_no_engine();
+}
+std::uint64_t ClipReader::clips_by_engine() const noexcept {
+  return core_->clips_by_engine();
+}
 const DecoderStats& ClipReader::stats() const noexcept {
   return core_->stats();
 }

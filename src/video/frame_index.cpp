@@ -147,8 +147,7 @@ FrameIndex::FrameIndex(const VideoStream& stream, std::vector<FrameEntry> frames
   require(is_time(end_) && end_ > frames_.back().time, "the end is before the last frame's");
 }
 
-// ---- Files
-// ---------------------------------------------------------------------------------------
+// ---- Files -------------------------------------------------------------------------------------
 
 std::vector<std::byte> FrameIndex::bytes(std::uint64_t video_size, std::int64_t video_time) const {
   Header header = header_of(stream_);
@@ -255,8 +254,7 @@ std::filesystem::path FrameIndex::path_in(const std::filesystem::path& folder,
   return path_beside(folder / name);
 }
 
-// ---- Frames
-// --------------------------------------------------------------------------------------
+// ---- Frames ------------------------------------------------------------------------------------
 
 bool FrameIndex::is_key(std::uint64_t i) const {
   const FrameEntry& frame = frames_.at(i);

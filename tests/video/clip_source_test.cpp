@@ -302,6 +302,17 @@ TEST_CASE("After warm-up a clip reader makes no CUDA objects and takes no CUDA m
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
 }
 
+TEST_CASE("Without an engine of a GPU the CPU decodes, or an error says why there is none",
+          "[video]") {
+  const ClipReader reader({.engine = EngineUse::if_possible}), cpu;
+  CHECK(reader.clips_by_engine() == 0);
+  CHECK(cpu.why_no_engine() == "no engine is asked for");
+  CHECK_FALSE(reader.why_no_engine().empty());
+  CHECK_THAT(penstock::test::thrown<std::runtime_error>(
+                 [] { ClipReader({.engine = EngineUse::required}); }),
+             Mentions("no engine of the GPU decodes video: " + reader.why_no_engine()));
+}
+
 TEST_CASE("A whole picture is resized to its output", "[video]") {
   const images::View view = WholePicture{.output = {10, 30}}(0, {20, 90});
   CHECK(view.step_y == 2);

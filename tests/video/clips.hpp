@@ -16,8 +16,13 @@
 
 namespace penstock::inline PENSTOCK_ABI::video::test {
 
-/// The folder of this process for clips.
+/// The folder of this process for clips; or one that has them already, and keeps them.
 inline const std::filesystem::path& folder() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
+  if (const char* const given = std::getenv("PENSTOCK_VIDEO_CLIPS")) {
+    static const std::filesystem::path kept = given;
+    return kept;
+  }
   static const penstock::test::TemporaryDirectory directory;
   static const std::filesystem::path path = directory / "";
   return path;
@@ -66,6 +71,16 @@ inline constexpr Kind kVariable{"variable.mp4",
                                 "-vf setpts='N*40+mod(N\\,5)*13' -vsync vfr -enc_time_base 1/1000 "
                                 "-video_track_timescale 1000 -c:v libx264 -g 12 -bf 2"};
 inline constexpr Kind kTurned{"turned.mp4", "-c:v libx264 -g 12"};
+
+/// Engines have a least size of a picture.
+inline constexpr const char* kLargePicture = "testsrc2=size=320x256:rate=25:duration=2";
+inline constexpr Kind kLarge{"large.mp4", "-c:v libx264 -g 12 -bf 3 -x264-params scenecut=0"};
+inline constexpr Kind kLargeOpen{"large_open.mp4",
+                                 "-c:v libx264 -g 12 -bf 3 -x264-params scenecut=0:open-gop=1"};
+inline constexpr Kind kLargeHevc{"large_hevc.mp4", kHevc.options};
+inline constexpr Kind kLargeHevc10{"large_hevc10.mkv", kHevc10.options};
+inline constexpr Kind kLargeVp9{"large_vp9.webm", kVp9.options};
+inline constexpr Kind kLargeAv1{"large_av1.mp4", kAv1.options};
 
 /// Returns the clip, which is made at the first call.
 inline std::filesystem::path clip(

@@ -120,8 +120,7 @@ std::vector<T> converted(const std::vector<ConvertedFrame>& frames, const Output
   return out.read();
 }
 
-// ---- The definition, in double precision
-// ----------------------------------------------------------
+// ---- The definition, in double precision -------------------------------------------------------
 
 double triangle(double distance, double reach) {
   return std::max(0.0, 1 - std::abs(distance) / reach);

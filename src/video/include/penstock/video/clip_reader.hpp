@@ -24,12 +24,21 @@
 #include <penstock/video/convert_frames.hpp>
 #include <span>
 #include <stop_token>
+#include <string>
 
 namespace penstock::inline PENSTOCK_ABI::video {
 
+/// Whether the video engines of the GPU (NVDEC) decode.
+enum class EngineUse : std::uint8_t {
+  none,         ///< the CPU decodes everything
+  if_possible,  ///< the engines decode what they can, and the CPU the rest
+  required,     ///< the same; without an engine the construction fails
+};
+
 /// The settings of a ClipReader.
 struct ClipReaderOptions {
-  DecoderOptions decoder{};  ///< how frames are decoded
+  DecoderOptions decoder{};            ///< how the CPU decodes frames
+  EngineUse engine = EngineUse::none;  ///< whether the GPU decodes
   /// Page-locked memory for decoded frames, and as much of the device; both twice. A frame of
   /// 1920 x 1080 takes 3 MiB. At least one frame has to fit.
   std::size_t staging_bytes = std::size_t{64} << 20;
@@ -40,7 +49,8 @@ struct ClipReaderOptions {
 /// allocates no device memory and no page-locked memory, and makes no streams and events.
 class ClipReader {
  public:
-  /// Throws std::invalid_argument for invalid options, and CudaError.
+  /// Throws std::invalid_argument for invalid options, CudaError, and std::runtime_error if an
+  /// engine is required and there is none.
   explicit ClipReader(const ClipReaderOptions& options = {});
   ClipReader(ClipReader&&) noexcept;
   ClipReader& operator=(ClipReader&&) noexcept;
@@ -61,7 +71,11 @@ class ClipReader {
     read_named(video, frames, view, format, out, penstock::detail::named(stream), stop);
   }
 
-  /// What its decoder has done so far.
+  /// Why no engine decodes; empty if one does.
+  const std::string& why_no_engine() const noexcept;
+  /// How many clips an engine has decoded.
+  std::uint64_t clips_by_engine() const noexcept;
+  /// What its decoder on the CPU has done so far.
   const DecoderStats& stats() const noexcept;
 
  private:
