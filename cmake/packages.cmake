@@ -28,6 +28,7 @@ set(penstock_least_CUDAToolkit 12.4)
 set(penstock_least_CURL 7.68)
 set(penstock_least_OpenSSL 3.0)
 set(penstock_least_nlohmann_json 3.10)
+set(penstock_least_FFmpeg 59)  # of libavformat: FFmpeg 5.0
 set(penstock_least_CudnnFrontend 1.32)
 set(penstock_least_Nccl 2.28)
 
@@ -42,6 +43,8 @@ set(penstock_bring_JPEG "`${penstock_setup} demo` brings libjpeg-turbo (Debian: 
 set(penstock_bring_CURL "`${penstock_setup} demo` brings libcurl 7.68 or newer (Debian: libcurl4-openssl-dev)")
 set(penstock_bring_OpenSSL "`${penstock_setup} demo` brings OpenSSL 3 or newer (Debian: libssl-dev)")
 set(penstock_bring_EXPAT "`${penstock_setup} demo` brings libexpat (Debian: libexpat1-dev)")
+set(penstock_bring_FFmpeg
+    "`${penstock_setup} test` brings FFmpeg's libraries, 5.0 or newer (Debian: libavformat-dev, libavcodec-dev, libavutil-dev)")
 set(penstock_bring_CLI11 "`${penstock_setup} demo` brings it (Debian: libcli11-dev)")
 set(penstock_bring_nlohmann_json "`${penstock_setup} demo` brings it (Debian: nlohmann-json3-dev)")
 set(penstock_bring_PNG "`${penstock_setup} demo` brings it (Debian: libpng-dev)")
@@ -55,6 +58,7 @@ headers of its front end")
 set(penstock_bring_Nccl "Install NCCL 2.28 or newer (NVIDIA's packages: libnccl-dev), or set Nccl_ROOT")
 set(penstock_bring_Cupti "cupti.h comes with a CUDA toolkit, and `${penstock_setup} demo` brings it")
 set(penstock_bring_NvJpeg "It comes with a CUDA toolkit, or `${penstock_setup} test` brings it")
+set(penstock_bring_NvDec "`${penstock_setup} test` brings it (Debian: libffmpeg-nvenc-dev)")
 
 # penstock_without_<package>: the option that leaves out what needs the package.
 set(penstock_without_CUDAToolkit -DPENSTOCK_WITH_CUDA=OFF)
@@ -62,8 +66,10 @@ set(penstock_without_JPEG -DPENSTOCK_BUILD_IMAGES=OFF)
 foreach(package IN ITEMS CURL OpenSSL EXPAT)
   set(penstock_without_${package} -DPENSTOCK_BUILD_REMOTE=OFF)
 endforeach()
+set(penstock_without_FFmpeg -DPENSTOCK_BUILD_VIDEO=OFF)
 set(penstock_without_Cupti -DPENSTOCK_TRACE_WITH_CUPTI=OFF)
 set(penstock_without_NvJpeg -DPENSTOCK_IMAGES_WITH_NVJPEG=OFF)
+set(penstock_without_NvDec -DPENSTOCK_VIDEO_WITH_NVDEC=OFF)
 set(penstock_without_CLI11
     "-DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_TRACE_PROGRAM=OFF -DPENSTOCK_BUILD_PACK_PROGRAM=OFF")
 set(penstock_without_nlohmann_json "-DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_REMOTE=OFF")

@@ -19,6 +19,10 @@
 #include <string_view>
 #include <vector>
 
+#ifdef PENSTOCK_HAS_VIDEO
+#include <penstock/video/frame_index.hpp>
+#endif
+
 #include "support/token_files.hpp"
 #include "timeline_builder.hpp"
 
@@ -72,6 +76,26 @@ void write_recordings(const Corpus& corpus) {
   const auto thread = overlapping.thread(1);
   for (int i = 0; i < 8; ++i) overlapping.range(thread, "r" + std::to_string(i % 3), {i, 8 + i});
   save(overlapping.timeline(), corpus.path("recording", "overlapping"));
+}
+
+void write_frame_indexes([[maybe_unused]] const Corpus& corpus) {
+#ifdef PENSTOCK_HAS_VIDEO
+  using namespace penstock::video;
+  VideoStream stream;
+  stream.size = {48, 64};
+  stream.time_base = {1, 25};
+  const auto write = [&](const char* name, const FrameIndex& index) {
+    const std::vector<std::byte> bytes = index.bytes(1000, 5);
+    corpus.write("frame_index", name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  write("one_frame", FrameIndex(stream, {{0, 0, 0}}, {{0, 0, 0, 0, 1}}, 1));
+  stream.orientation.transposed = true;
+  stream.bits = 10;
+  // The frame at 4 is decoded after the key frame at 5, and refers to frames before it.
+  write("open_group",
+        FrameIndex(stream, {{0, 0, 0}, {1, 2, 0}, {3, 1, 0}, {4, 4, 0}, {5, 3, 1}, {6, 5, 1}},
+                   {{0, -2, 40, 0, 1}, {5, 1, 700, 3, 1}}, 7));
+#endif
 }
 
 /// The first byte says what packed_file_fuzz.cpp does to the others.
@@ -224,6 +248,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const Corpus corpus(argv[1]);
   write_recordings(corpus);
+  write_frame_indexes(corpus);
   write_packs(corpus);
   write_tokens(corpus);
   write_names(corpus);

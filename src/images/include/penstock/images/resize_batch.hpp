@@ -161,43 +161,32 @@ struct alignas(sizeof(T) * channels) PixelVector {
   T values[channels];
 };
 
-/// The kernel for output pixel `i`, counted over rows, images and the batch.
+/// Writes the pixels of a batch of outputs.
 template <class T>
-struct ResizePixel {
-  ImageBatch images;
+struct OutputPixels {
   T* out;
   std::uint32_t height, width, channels;
   PixelOrder order;
   float scale[3], shift[3];
 
-  PENSTOCK_HOST_DEVICE void operator()(std::int64_t i) const {
-    // It uses 32 bits, because a division of 64 bits takes as long as the rest.
-    const auto pixel = static_cast<std::uint32_t>(i);
-    const std::uint32_t area = height * width;
-    const std::uint32_t image = pixel / area, at = pixel - image * area;
-    const std::uint32_t y = at / width, x = at - y * width;
-    const ImageGeometry& geometry = images.geometry[image];
-    const View& view = geometry.view;
-    T values[3] = {T(0), T(0), T(0)};
-    if (view.region.height > 0 && view.region.width > 0) {
-      const std::uint32_t column = view.flip ? width - 1 - x : x;
-      const Taps rows(view.origin_y + (y + 0.5) * view.step_y, view.step_y, view.region.top,
-                      view.region.height);
-      const Taps columns(view.origin_x + (column + 0.5) * view.step_x, view.step_x,
-                         view.region.left, view.region.width);
-      const Rgb mean = mean_of(images.bytes + image * images.spacing + geometry.offset,
-                               geometry.stride, rows, columns);
-      values[0] = output_value<T>(mean.red * scale[0] + shift[0]);
-      values[1] = output_value<T>(mean.green * scale[1] + shift[1]);
-      values[2] = output_value<T>(mean.blue * scale[2] + shift[2]);
-    }
-    write(values, image, area, at);
+  /// Writes pixel `at` of output `image`, counted over its rows. `colour`: 0 ... 255.
+  PENSTOCK_HOST_DEVICE void write(std::int64_t image, std::uint32_t at, const Rgb& colour) const {
+    const T values[3] = {output_value<T>(colour.red * scale[0] + shift[0]),
+                         output_value<T>(colour.green * scale[1] + shift[1]),
+                         output_value<T>(colour.blue * scale[2] + shift[2])};
+    write_values(image, at, values);
+  }
+  /// Writes zeros.
+  PENSTOCK_HOST_DEVICE void clear(std::int64_t image, std::uint32_t at) const {
+    const T values[3] = {T(0), T(0), T(0)};
+    write_values(image, at, values);
   }
 
  private:
-  PENSTOCK_HOST_DEVICE void write(const T (&values)[3], std::uint32_t image, std::uint32_t area,
-                                  std::uint32_t at) const {
-    T* const first = out + static_cast<std::int64_t>(image) * area * channels;
+  PENSTOCK_HOST_DEVICE void write_values(std::int64_t image, std::uint32_t at,
+                                         const T (&values)[3]) const {
+    const std::uint32_t area = height * width;
+    T* const first = out + image * area * channels;
     if (order == PixelOrder::nhwc) {
       T* const to = first + static_cast<std::int64_t>(at) * channels;
       if (channels == 4) return write_vector<4>(values, to);
@@ -213,6 +202,32 @@ struct ResizePixel {
     PixelVector<T, number> vector;
     for (std::size_t c = 0; c < number; ++c) vector.values[c] = c < 3 ? values[c] : T(0);
     *reinterpret_cast<PixelVector<T, number>*>(to) = vector;
+  }
+};
+
+/// The kernel for output pixel `i`, counted over rows, images and the batch.
+template <class T>
+struct ResizePixel {
+  ImageBatch images;
+  OutputPixels<T> to;
+
+  PENSTOCK_HOST_DEVICE void operator()(std::int64_t i) const {
+    // It uses 32 bits, because a division of 64 bits takes as long as the rest.
+    const auto pixel = static_cast<std::uint32_t>(i);
+    const std::uint32_t area = to.height * to.width;
+    const std::uint32_t image = pixel / area, at = pixel - image * area;
+    const std::uint32_t y = at / to.width, x = at - y * to.width;
+    const ImageGeometry& geometry = images.geometry[image];
+    const View& view = geometry.view;
+    if (view.region.height <= 0 || view.region.width <= 0) return to.clear(image, at);
+    const std::uint32_t column = view.flip ? to.width - 1 - x : x;
+    const Taps rows(view.origin_y + (y + 0.5) * view.step_y, view.step_y, view.region.top,
+                    view.region.height);
+    const Taps columns(view.origin_x + (column + 0.5) * view.step_x, view.step_x, view.region.left,
+                       view.region.width);
+    to.write(image, at,
+             mean_of(images.bytes + image * images.spacing + geometry.offset, geometry.stride, rows,
+                     columns));
   }
 };
 
@@ -241,28 +256,29 @@ void check_format(const OutputFormat& format) {
   }
 }
 
+/// Throws std::invalid_argument for a format that cannot be written, and if `out` is not aligned.
+/// `caller`: for the message.
 template <OutputElement T>
-ResizePixel<T> resize_pixel(const ImageBatch& images, const OutputFormat& format, T* out) {
+OutputPixels<T> output_pixels(const OutputFormat& format, T* out, const char* caller) {
   check_format<T>(format);
   const bool is_vector = format.order == PixelOrder::nhwc && format.channels != 3;
   const std::size_t alignment =
       is_vector ? sizeof(T) * static_cast<std::size_t>(format.channels) : alignof(T);
   if (reinterpret_cast<std::uintptr_t>(out) % alignment != 0)
-    throw std::invalid_argument("resize_batch: the output is not aligned to the " +
+    throw std::invalid_argument(std::string(caller) + ": the output is not aligned to the " +
                                 std::to_string(alignment) + " bytes of a pixel");
-  ResizePixel<T> op{images,
-                    out,
-                    static_cast<std::uint32_t>(format.size.height),
-                    static_cast<std::uint32_t>(format.size.width),
-                    static_cast<std::uint32_t>(format.channels),
-                    format.order,
-                    {1, 1, 1},
-                    {0, 0, 0}};
+  OutputPixels<T> pixels{out,
+                         static_cast<std::uint32_t>(format.size.height),
+                         static_cast<std::uint32_t>(format.size.width),
+                         static_cast<std::uint32_t>(format.channels),
+                         format.order,
+                         {1, 1, 1},
+                         {0, 0, 0}};
   for (std::size_t c = 0; c < 3 && !std::is_same_v<T, std::uint8_t>; ++c) {
-    op.scale[c] = 1 / (255 * format.standard_deviation[c]);
-    op.shift[c] = -format.mean[c] / format.standard_deviation[c];
+    pixels.scale[c] = 1 / (255 * format.standard_deviation[c]);
+    pixels.shift[c] = -format.mean[c] / format.standard_deviation[c];
   }
-  return op;
+  return pixels;
 }
 
 }  // namespace detail
@@ -277,14 +293,14 @@ ResizePixel<T> resize_pixel(const ImageBatch& images, const OutputFormat& format
 template <OutputElement T>
 [[gnu::always_inline]] inline void resize_batch(StreamRef stream, const ImageBatch& images,
                                                 const OutputFormat& format, T* out) {
-  detail::ResizePixel<T> op = detail::resize_pixel(images, format, out);
+  detail::ResizePixel<T> op{images, detail::output_pixels(format, out, "resize_batch")};
   const std::int64_t area = std::int64_t{format.size.height} * format.size.width;
   const std::int64_t at_once = INT32_MAX / area;
   for (std::int64_t first = 0; first < images.count; first += at_once) {
     const std::int64_t left = images.count - first;
     op.images.bytes = images.bytes + first * images.spacing;
     op.images.geometry = images.geometry + first;
-    op.out = out + first * format.values();
+    op.to.out = out + first * format.values();
     for_each(stream, (left < at_once ? left : at_once) * area, op);
   }
 }

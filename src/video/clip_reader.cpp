@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <penstock/markers.hpp>
+#include <penstock/video/clip_reader.hpp>
+#include <penstock/video/video_error.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "frame_engine.hpp"
+#include "staging.hpp"
+
+namespace penstock::inline PENSTOCK_ABI::video {
+namespace {
+
+struct DecodeClip {
+  static constexpr const char* message = "decode clip";
+  static constexpr MarkerCategory category = markers::category::fill;
+};
+struct WaitForStaging {
+  static constexpr const char* message = "wait for staging memory";
+  static constexpr MarkerCategory category = markers::category::wait;
+};
+
+/// How many outputs a kernel makes at most.
+constexpr std::size_t kMostOutputs = 4096;
+/// Staging memory begins with the descriptions of the outputs.
+constexpr std::size_t kDescriptions = kMostOutputs * sizeof(ConvertedFrame);
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+static_assert(kDescriptions % kAlignment == 0);
+
+void copy_rows(std::byte* to, const std::uint8_t* from, std::int64_t stride, images::ImageSize size,
+               std::int64_t sample) {
+  const auto bytes = static_cast<std::size_t>(size.width * sample);
+  for (std::int32_t row = 0; row < size.height; ++row, to += bytes)
+    std::memcpy(to, from + row * stride, bytes);
+}
+
+void check(const images::View& view, const VideoStream& stream, images::ImageSize output) {
+  const images::ImageSize shown = stream.display();
+  const images::Region& region = view.region;
+  if (view.output != output)
+    throw std::invalid_argument(
+        "ClipReader: a view has an output of " + std::to_string(view.output.height) + " x " +
+        std::to_string(view.output.width) + " pixels, the format one of " +
+        std::to_string(output.height) + " x " + std::to_string(output.width));
+  if (region.height < 1 || region.width < 1 || region.top < 0 || region.left < 0 ||
+      region.top > shown.height - region.height || region.left > shown.width - region.width)
+    throw std::invalid_argument(
+        "ClipReader: the region of a view is empty, or not within a picture of " +
+        std::to_string(shown.height) + " x " + std::to_string(shown.width) + " pixels");
+}
+
+}  // namespace
+
+class ClipReader::Core {
+ public:
+  explicit Core(const ClipReaderOptions& options)
+      : bytes_(kDescriptions + aligned(options.staging_bytes)),
+        decode_(options.decoder),
+        lanes_{Lane(bytes_), Lane(bytes_)} {
+    if (options.engine == EngineUse::none)
+      why_no_engine_ = "no engine is asked for";
+    else
+      engine_ = make_nvdec_engine(why_no_engine_);
+    if (engine_ == nullptr && options.engine == EngineUse::required)
+      throw std::runtime_error("ClipReader: no engine of the GPU decodes video: " + why_no_engine_);
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+  ~Core() {
+    for (Lane& lane : lanes_) {
+      cudaEventSynchronize(lane.staging.free.get());
+      give_back(lane);
+    }
+  }
+
+  void read(const Video& video, std::span<const std::uint64_t> frames, const images::View& view,
+            const Launch& launch, cudaStream_t stream, const std::stop_token& stop);
+  const DecoderStats& stats() const { return decode_.stats(); }
+  const std::string& why_no_engine() const { return why_no_engine_; }
+  std::uint64_t clips_by_engine() const { return clips_by_engine_; }
+
+ private:
+  /// An output: the frame that it is made of, and its number.
+  using Output = std::pair<std::uint64_t, std::int64_t>;
+
+  struct Lane {
+    explicit Lane(std::size_t bytes) : staging(bytes) {}
+    Staging staging;
+    std::vector<const std::uint8_t*> surfaces{};  ///< of the engine, which its kernel reads
+  };
+
+  void read_by_cpu(const Video& video, const images::View& view, const Launch& launch,
+                   cudaStream_t stream, const std::stop_token& stop);
+  bool read_by_engine(const Video& video, const images::View& view, const Launch& launch,
+                      cudaStream_t stream, const std::stop_token& stop);
+  void give_back(Lane& lane) noexcept;
+  void give_back_all(cudaStream_t stream) noexcept;
+  void sort(std::span<const std::uint64_t> frames);
+  void take_lane();
+  void hand_over(const Launch& launch, cudaStream_t stream);
+  void check_room(std::size_t frame, const VideoStream& stream) const;
+  FramePlanes stage(const FramePlanes& planes);
+  void describe(const ConvertedFrame& frame);
+
+  const std::size_t bytes_;
+  ClipDecoder decode_;
+  std::unique_ptr<FrameEngine> engine_;  ///< outlives the surfaces of the lanes
+  std::string why_no_engine_;
+  std::uint64_t clips_by_engine_ = 0;
+  std::array<Lane, 2> lanes_;
+  std::size_t turn_ = 0;
+  std::size_t outputs_ = 0;           ///< in the current lane
+  std::size_t used_ = kDescriptions;  ///< bytes of the current lane
+  std::vector<Output> sorted_;
+  std::vector<std::uint64_t> frames_;  ///< those of sorted_, each once
+};
+
+void ClipReader::Core::sort(std::span<const std::uint64_t> frames) {
+  sorted_.clear();
+  for (std::size_t i = 0; i < frames.size(); ++i)
+    sorted_.emplace_back(frames[i], static_cast<std::int64_t>(i));
+  std::sort(sorted_.begin(), sorted_.end());
+  frames_.clear();
+  for (const auto& [frame, output] : sorted_)
+    if (frames_.empty() || frames_.back() != frame) frames_.push_back(frame);
+}
+
+/// Begins to write the other lane, when the device has read it.
+void ClipReader::Core::take_lane() {
+  turn_ = (turn_ + 1) % lanes_.size();
+  outputs_ = 0;
+  used_ = kDescriptions;
+  const ScopedRange range(WaitForStaging{}, turn_);
+  lanes_[turn_].staging.free.synchronize();
+  give_back(lanes_[turn_]);
+}
+
+/// The kernel that reads the surfaces must be done.
+void ClipReader::Core::give_back(Lane& lane) noexcept {
+  for (const std::uint8_t* surface : lane.surfaces) engine_->give_back(surface);
+  lane.surfaces.clear();
+}
+
+/// Waits for all that reads surfaces, or writes them.
+void ClipReader::Core::give_back_all(cudaStream_t stream) noexcept {
+  if (!lanes_[turn_].surfaces.empty()) cudaStreamSynchronize(stream);
+  for (Lane& lane : lanes_) {
+    if (!lane.surfaces.empty()) cudaEventSynchronize(lane.staging.free.get());
+    give_back(lane);
+  }
+}
+
+/// Queues the copy of the lane, and the kernel that reads it.
+void ClipReader::Core::hand_over(const Launch& launch, cudaStream_t stream) {
+  if (outputs_ == 0) return;
+  Staging& lane = lanes_[turn_].staging;
+  const auto copy = [&](std::size_t at, std::size_t bytes) {
+    penstock::detail::check(cudaMemcpyAsync(lane.device.get() + at, lane.host.get() + at, bytes,
+                                            cudaMemcpyHostToDevice, stream),
+                            "cudaMemcpyAsync", bytes);
+  };
+  try {
+    copy(0, outputs_ * sizeof(ConvertedFrame));
+    if (used_ > kDescriptions) copy(kDescriptions, used_ - kDescriptions);
+    launch(reinterpret_cast<const ConvertedFrame*>(lane.device.get()),
+           static_cast<std::int64_t>(outputs_));
+    lane.free.record(stream);
+  } catch (...) {
+    cudaStreamSynchronize(stream);  // Nothing else indicates that the lane is in use.
+    throw;
+  }
+  take_lane();
+}
+
+void ClipReader::Core::check_room(std::size_t frame, const VideoStream& stream) const {
+  if (frame <= bytes_ - kDescriptions) return;
+  throw std::invalid_argument("ClipReader: a frame of " + std::to_string(stream.size.height) +
+                              " x " + std::to_string(stream.size.width) + " pixels takes " +
+                              std::to_string(frame) + " bytes: raise staging_bytes");
+}
+
+/// Copies a frame to the lane, without gaps. Returns where it will be on the device.
+FramePlanes ClipReader::Core::stage(const FramePlanes& planes) {
+  const Staging& lane = lanes_[turn_].staging;
+  const std::int64_t sample = sample_bytes(planes.format);
+  const images::ImageSize chroma = chroma_size(planes.size);
+  FramePlanes staged{planes.format, planes.size};
+  staged.luma_stride = planes.size.width * sample;
+  staged.chroma_stride = chroma.width * sample;
+  const auto put = [&](const std::uint8_t* from, std::int64_t stride, images::ImageSize size) {
+    copy_rows(lane.host.get() + used_, from, stride, size, sample);
+    const auto* const at = reinterpret_cast<const std::uint8_t*>(lane.device.get() + used_);
+    used_ += static_cast<std::size_t>(size.height * size.width * sample);
+    return at;
+  };
+  staged.luma = put(planes.luma, planes.luma_stride, planes.size);
+  staged.blue = put(planes.blue, planes.chroma_stride, chroma);
+  staged.red = put(planes.red, planes.chroma_stride, chroma);
+  used_ = aligned(used_);
+  return staged;
+}
+
+void ClipReader::Core::describe(const ConvertedFrame& frame) {
+  new (lanes_[turn_].staging.host.get() + outputs_ * sizeof(frame)) ConvertedFrame(frame);
+  ++outputs_;
+}
+
+void ClipReader::Core::read(const Video& video, std::span<const std::uint64_t> frames,
+                            const images::View& view, const Launch& launch, cudaStream_t stream,
+                            const std::stop_token& stop) {
+  const ScopedRange range(DecodeClip{}, frames.size());
+  const CaptureModeGuard guard;
+  sort(frames);
+  outputs_ = 0;  // What an exception has left is not used.
+  used_ = kDescriptions;
+  if (engine_ == nullptr || !engine_->takes(video.index->stream()) ||
+      !read_by_engine(video, view, launch, stream, stop))
+    read_by_cpu(video, view, launch, stream, stop);
+}
+
+void ClipReader::Core::read_by_cpu(const Video& video, const images::View& view,
+                                   const Launch& launch, cudaStream_t stream,
+                                   const std::stop_token& stop) {
+  const VideoStream& described = video.index->stream();
+  auto next = sorted_.begin();
+  decode_(
+      video, frames_,
+      [&](std::size_t k, const FramePlanes& planes) {
+        const auto bytes =
+            aligned(static_cast<std::size_t>(frame_bytes(planes.format, planes.size)));
+        check_room(bytes, described);
+        if (outputs_ == kMostOutputs || used_ + bytes > bytes_) hand_over(launch, stream);
+        FramePlanes staged = stage(planes);
+        for (; next != sorted_.end() && next->first == frames_[k]; ++next) {
+          if (outputs_ == kMostOutputs) {  // The frame is repeated more often than that.
+            hand_over(launch, stream);
+            staged = stage(planes);
+          }
+          describe(converted_frame(staged, described, view, next->second));
+        }
+      },
+      stop);
+  hand_over(launch, stream);
+}
+
+/// The kernel reads the engine's surfaces. Returns false if the engine cannot decode the clip: the
+/// CPU then says what is wrong with it, or decodes it.
+bool ClipReader::Core::read_by_engine(const Video& video, const images::View& view,
+                                      const Launch& launch, cudaStream_t stream,
+                                      const std::stop_token& stop) try {
+  const VideoStream& described = video.index->stream();
+  const std::size_t most = engine_->surfaces() / lanes_.size();
+  give_back_all(stream);  // The engine may have to be changed for this file.
+  auto next = sorted_.begin();
+  engine_->decode(
+      video, frames_, stream,
+      [&](std::size_t k, const FramePlanes& planes) {
+        lanes_[turn_].surfaces.push_back(planes.luma);
+        for (; next != sorted_.end() && next->first == frames_[k]; ++next) {
+          if (outputs_ == kMostOutputs)
+            throw VideoError("a frame is repeated too often for the engine");
+          describe(converted_frame(planes, described, view, next->second));
+        }
+        if (lanes_[turn_].surfaces.size() == most) hand_over(launch, stream);
+      },
+      stop);
+  hand_over(launch, stream);
+  ++clips_by_engine_;
+  return true;
+} catch (const VideoError&) {
+  give_back_all(stream);
+  outputs_ = 0;
+  used_ = kDescriptions;
+  return false;
+} catch (...) {
+  give_back_all(stream);
+  throw;
+}
+
+// ---- ClipReader --------------------------------------------------------------------------------
+
+ClipReader::ClipReader(const ClipReaderOptions& options) : core_(std::make_unique<Core>(options)) {}
+ClipReader::ClipReader(ClipReader&&) noexcept = default;
+ClipReader& ClipReader::operator=(ClipReader&&) noexcept = default;
+ClipReader::~ClipReader() = default;
+
+const std::string& ClipReader::why_no_engine() const noexcept {
+  return core_->why_no_engine();
+}
+std::uint64_t ClipReader::clips_by_engine() const noexcept {
+  return core_->clips_by_engine();
+}
+const DecoderStats& ClipReader::stats() const noexcept {
+  return core_->stats();
+}
+
+void ClipReader::read_by(const Video& video, std::span<const std::uint64_t> frames,
+                         const images::View& view, images::ImageSize output, const Launch& launch,
+                         cudaStream_t stream, const std::stop_token& stop) {
+  if (video.index == nullptr) throw std::invalid_argument("ClipReader: the video has no index");
+  check(view, video.index->stream(), output);
+  core_->read(video, frames, view, launch, stream, stop);
+}
+
+}  // namespace penstock::video

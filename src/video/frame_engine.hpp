@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// FrameEngine: decodes frames of video files into memory of the device by its engines.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <penstock/video/clip_decoder.hpp>
+#include <penstock/video/frame_planes.hpp>
+#include <span>
+#include <stop_token>
+#include <string>
+
+namespace penstock::inline PENSTOCK_ABI::video {
+
+/// Use an object on one thread at a time, with the device current that was current when it was
+/// made. Surfaces that a sink has received have to be given back.
+class FrameEngine {
+ public:
+  /// Receives frame k of the list: planes in device memory, which are complete in the order of the
+  /// stream and valid until give_back().
+  using Sink = std::function<void(std::size_t k, const FramePlanes& planes)>;
+
+  FrameEngine() = default;
+  FrameEngine(const FrameEngine&) = delete;
+  FrameEngine& operator=(const FrameEngine&) = delete;
+  virtual ~FrameEngine() = default;
+
+  /// How many surfaces may be out at a time.
+  virtual std::size_t surfaces() const noexcept = 0;
+  /// Whether the engine decodes such a stream.
+  virtual bool takes(const VideoStream& stream) = 0;
+  /// As ClipDecoder, but on `stream`. All surfaces must have been given back.
+  virtual void decode(const Video& video, std::span<const std::uint64_t> frames,
+                      cudaStream_t stream, const Sink& sink, const std::stop_token& stop) = 0;
+  /// Gives back a surface, by its luma plane. Nothing may still read it.
+  virtual void give_back(const std::uint8_t* luma) noexcept = 0;
+};
+
+/// An engine of the current device; nullptr: it has none, `why_not` says why.
+std::unique_ptr<FrameEngine> make_nvdec_engine(std::string& why_not);
+
+}  // namespace penstock::video
