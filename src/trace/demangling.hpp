@@ -18,7 +18,7 @@ namespace penstock::inline PENSTOCK_ABI::trace::detail {
 /// expanded expressions, which make the demangler try again and again.
 std::optional<std::string> demangled_within_bounds(const std::string& name);
 
-/// Removes the inline namespace of penstock's ABI from a demangled name: "penstock::v0_1::Sampler"
+/// Removes the inline namespace of penstock's ABI from a demangled name: "penstock::v1_0::Sampler"
 /// becomes "penstock::Sampler", whichever version it is of.
 std::string without_abi(std::string name);
 

@@ -35,7 +35,7 @@ END
 cat >"$output/project/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(consumer LANGUAGES CXX)
-find_package(penstock 0.1 REQUIRED COMPONENTS emulated)
+find_package(penstock 1.0 REQUIRED COMPONENTS emulated)
 message(STATUS "found \${penstock_DIR}")
 END
 PYTHONPATH=$tools python3 -m pip --python "$python" wheel --verbose --no-build-isolation --no-deps --wheel-dir "$output" \
