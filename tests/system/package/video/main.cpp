@@ -15,9 +15,8 @@ int main() {
   const std::filesystem::path path = "no_video.mp4";
   std::ofstream(path) << "no video";
   const video::VideoFiles files({path}, {}, {.save_indexes = false});
-  const auto source =
-      video::clip_source<float>(files, video::RandomClip{.frames = 4},
-                                video::WholePicture{.output = format.size}, format);
+  const auto source = video::clip_source<float>(files, video::RandomClip{.frames = 4},
+                                                video::WholePicture{.output = format.size}, format);
   static_cast<void>(source);
   try {
     static_cast<void>(files.video(0));
