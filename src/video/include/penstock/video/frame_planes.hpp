@@ -4,6 +4,7 @@
 // FramePlanes: a decoded picture in memory: luma, and chroma with half as many rows and columns.
 
 #include <cstdint>
+#include <penstock/detail/inline.hpp>
 #include <penstock/images/view.hpp>
 #include <penstock/version.hpp>
 
@@ -29,11 +30,11 @@ struct FramePlanes {
 };
 
 /// Bytes of a sample.
-constexpr std::int64_t sample_bytes(PlaneFormat format) noexcept {
+PENSTOCK_HOST_DEVICE constexpr std::int64_t sample_bytes(PlaneFormat format) noexcept {
   return format == PlaneFormat::i420 || format == PlaneFormat::nv12 ? 1 : 2;
 }
 /// Whether Cb and Cr take turns in one plane.
-constexpr bool is_interleaved(PlaneFormat format) noexcept {
+PENSTOCK_HOST_DEVICE constexpr bool is_interleaved(PlaneFormat format) noexcept {
   return format == PlaneFormat::nv12 || format == PlaneFormat::p010;
 }
 /// The size of a plane of chroma: half of the luma's, rounded up.
