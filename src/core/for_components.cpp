@@ -6,6 +6,7 @@
 // below, and the linker takes the objects that the components need.
 
 #include <penstock/error.hpp>
+#include <penstock/file.hpp>
 #include <penstock/markers.hpp>
 #include <penstock/ranks.hpp>
 
@@ -19,6 +20,7 @@ const Function penstock_for_components[] = {
     reinterpret_cast<Function>(&penstock::detail::make_marker),
     reinterpret_cast<Function>(&penstock::detail::throw_cuda_error),
     reinterpret_cast<Function>(&penstock::Ranks::from_environment),
+    reinterpret_cast<Function>(&penstock::File::open),
 };
 
 }  // extern "C"

@@ -15,7 +15,7 @@ namespace penstock::inline PENSTOCK_ABI::video {
 
 /// What libavformat reads: a File and a position in it.
 struct Demuxer::Input {
-  explicit Input(File of) : file(std::move(of)) {
+  explicit Input(const File& of) : file(of) {
     constexpr int kBytes = 1 << 16;
     auto* const buffer = static_cast<unsigned char*>(allocated(av_malloc(kBytes)));
     context = avio_alloc_context(buffer, kBytes, 0, this, &Input::read, nullptr, &Input::seek);
@@ -26,7 +26,7 @@ struct Demuxer::Input {
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
   ~Input() {
-    av_freep(&context->buffer);  // libavformat may have replaced the first one.
+    av_freep(static_cast<void*>(&context->buffer));  // libavformat may have replaced the first one.
     avio_context_free(&context);
   }
 

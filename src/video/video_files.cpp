@@ -124,9 +124,8 @@ std::int32_t VideoFiles::label(std::uint64_t i) const {
 Video VideoFiles::video(std::uint64_t i) const {
   const std::string& called = name(i);
   try {
-    File file = list_->open(i);
-    SharedIndex index = list_->index(i, file);
-    return {std::move(file), std::move(index)};
+    const File file = list_->open(i);
+    return {file, list_->index(i, file)};
   } catch (const VideoError&) {
     throw;  // It names the file.
   } catch (...) {

@@ -125,7 +125,8 @@ TEST_CASE("trace: calls for lists and for credentials are ranges of the thread t
           "[remote]") {
   ClientFixture f;
   const std::string page =
-      "<ListBucketResult><KeyCount>1</KeyCount><Contents><Key>cat/a.jpg</Key><Size>9</Size></Contents>"
+      "<ListBucketResult><KeyCount>1</KeyCount><Contents><Key>cat/a.jpg</Key><Size>9</Size></"
+      "Contents>"
       "</ListBucketResult>";
   const auto* const bytes = reinterpret_cast<const std::byte*>(page.data());
   f.server.put("listed", {bytes, bytes + page.size()});
