@@ -263,7 +263,7 @@ bool NvdecEngine::takes(const VideoStream& stream) {
   return width >= caps.nMinWidth && width <= caps.nMaxWidth && height >= caps.nMinHeight &&
          height <= caps.nMaxHeight &&
          ((width + 15) / 16) * ((height + 15) / 16) <= caps.nMaxMBCount &&
-         (caps.nOutputFormatMask >> format & 1u) != 0;
+         (unsigned{caps.nOutputFormatMask} >> format & 1u) != 0;
 }
 
 void NvdecEngine::begin_parser() {
