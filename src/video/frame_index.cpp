@@ -119,10 +119,11 @@ std::int64_t nanoseconds_of_change(const File& video) {
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
+/// Copies the values to `at`, and returns the end of the copy.
 template <class T>
-void append(std::vector<std::byte>& bytes, std::span<const T> values) {
-  const auto more = std::as_bytes(values);
-  bytes.insert(bytes.end(), more.begin(), more.end());
+std::byte* put(std::byte* at, std::span<const T> values) {
+  if (!values.empty()) std::memcpy(at, values.data(), values.size_bytes());
+  return at + values.size_bytes();
 }
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -156,15 +157,13 @@ std::vector<std::byte> FrameIndex::bytes(std::uint64_t video_size, std::int64_t 
   header.frames = frames_.size();
   header.starts = starts_.size();
   header.end = end_;
-  std::vector<std::byte> bytes;
-  bytes.reserve(kChecked + sizeof(header) + frames_.size() * sizeof(FrameEntry) +
-                starts_.size() * sizeof(StartEntry));
-  append(bytes, std::span<const char>(kMagic));
-  append(bytes, std::span<const std::uint32_t>(&kVersion, 1));
-  bytes.resize(kChecked);
-  append(bytes, std::span<const Header>(&header, 1));
-  append(bytes, std::span<const FrameEntry>(frames_));
-  append(bytes, std::span<const StartEntry>(starts_));
+  std::vector<std::byte> bytes(kChecked + sizeof(header) + frames_.size() * sizeof(FrameEntry) +
+                               starts_.size() * sizeof(StartEntry));
+  put(put(bytes.data(), std::span<const char>(kMagic)),
+      std::span<const std::uint32_t>(&kVersion, 1));
+  std::byte* at = put(bytes.data() + kChecked, std::span<const Header>(&header, 1));
+  at = put(at, std::span<const FrameEntry>(frames_));
+  put(at, std::span<const StartEntry>(starts_));
   const std::uint32_t sum =
       penstock::detail::crc32c(std::span<const std::byte>(bytes).subspan(kChecked));
   std::memcpy(bytes.data() + kChecked - sizeof(sum), &sum, sizeof(sum));
