@@ -4,7 +4,6 @@
 
 #include <penstock/batch_producer.hpp>
 #include <penstock/detail/memory/checks.hpp>
-#include <penstock/detail/memory/host_blocks.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>
@@ -28,7 +27,6 @@ using penstock::BatchProducer;
 using penstock::DeviceArena;
 using penstock::DeviceSlot;
 using penstock::Layout;
-using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::Prefetcher;
 using penstock::Ragged;
@@ -395,58 +393,6 @@ TEST_CASE("what is wrong with a ragged field in a device slot is told", "[checks
   CHECK_THAT(told_of({0, 3, 8}, 3), Mentions("left row 1 of field tokens unwritten"));
   CHECK_THAT(told_of({0, 6, 8}, 6), Mentions("left row 1 of field tokens unwritten"));  // 8 bytes
   CHECK_THAT(told_of({0, 3, 8}, 9), Mentions("0 bytes behind the end of field tokens"));
-}
-
-TEST_CASE("a pinned block that is written after its release is told", "[checks]") {
-  PinnedPool pool;
-  std::byte* data = nullptr;
-  {
-    const PinnedBlock block = pool.acquire(1000);
-    data = block.data();
-    std::memset(data, 0, 1000);
-  }
-  CHECK(pool.acquire(1000));  // Untouched so far.
-  data[17] = std::byte{1};
-  CHECK_THAT(thrown<std::logic_error>([&] { pool.acquire(1000); }),
-             Mentions("written after its release, at byte 17"));
-}
-
-TEST_CASE("a block of a fixed set that is written after its release is told, and lost",
-          "[checks]") {
-  penstock::detail::HostBlocks blocks(2, 1000, {});
-  blocks.allocate([] {});
-  const std::uint32_t first = blocks.try_acquire(), second = blocks.try_acquire();
-  std::memset(blocks.data(first), 0, 1000);
-  blocks.release(first);
-  CHECK(blocks.try_acquire() == first);  // Untouched so far.
-  TestStream stream;
-  blocks.copy(first, {stream, 0}, [] {});
-  REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  blocks.release(second);
-  blocks.data(second)[17] = std::byte{1};
-  const auto acquire = [&] {
-    return blocks.acquire(penstock::CaptureModeGuard(), [] { return false; });
-  };
-  CHECK_THAT(thrown<std::logic_error>([&] { blocks.try_acquire(); }),
-             Mentions("written after its release, at byte 17"));
-  CHECK(acquire() == first);  // Behind its copy it is poisoned, too.
-  blocks.release(first);
-  blocks.data(first)[999] = std::byte{1};
-  CHECK_THAT(thrown<std::logic_error>(acquire), Mentions("at byte 999"));
-  CHECK_THROWS_AS(acquire(), penstock::CudaError);  // None is left.
-}
-
-TEST_CASE("a released pinned block reads as poison", "[checks]") {
-  PinnedPool pool;
-  TestStream stream;
-  PinnedBlock block = pool.acquire(256);
-  const std::byte* data = block.data();
-  std::memset(block.data(), 0, 256);
-  block.release_after(stream);
-  REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  const PinnedBlock again = pool.acquire(256);  // Its event was seen done.
-  REQUIRE(again.data() == data);
-  CHECK(data[0] == std::byte{penstock::detail::poison});
 }
 
 TEST_CASE("checks: a row that failed and was replaced is the replacement's alone", "[checks]") {

@@ -31,6 +31,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// A device source that waits until it may go, and then sets each byte of the batch.
+struct SetBytes {
+  const std::atomic<bool>* go;
+
+  void operator()(const Ticket&, Numbers& batch, cudaStream_t on) const {
+    while (!*go) std::this_thread::yield();
+    cudaMemsetAsync(batch.sample.data_handle(), 1, batch.sample.size() * 8, on);
+    cudaMemsetAsync(batch.payload.data_handle(), 1, batch.payload.size() * 4, on);
+  }
+};
+
 /// A device source: page-locked staging of the worker's own, a copy of part of the batch, and a
 /// kernel for the rest, on the worker's stream.
 class DeviceNumbers {
@@ -198,11 +209,7 @@ TEST_CASE("on_device: skip and replace are by the batch", "[on_device]") {
 TEST_CASE("on_device: what CUDA fails to mark is no failure of the source, whatever the policy",
           "[on_device]") {
   std::atomic<bool> go{false};
-  const auto source = on_device([&](const Ticket&, Numbers& batch, cudaStream_t on) {
-    while (!go) std::this_thread::yield();
-    cudaMemsetAsync(batch.sample.data_handle(), 1, batch.sample.size() * 8, on);
-    cudaMemsetAsync(batch.payload.data_handle(), 1, batch.payload.size() * 4, on);
-  });
+  const auto source = on_device(SetBytes{&go});
   Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(8, 4), source,
                                  {.workers = 1, .on_failure = FailurePolicy::skip()});
   TestStream stream;
@@ -218,11 +225,7 @@ TEST_CASE("on_device: what CUDA fails to mark is no failure of the source, whate
 TEST_CASE("on_device: a batch whose time cannot be taken is an error, and the next one comes",
           "[on_device]") {
   std::atomic<bool> go{false};
-  const auto source = on_device([&](const Ticket&, Numbers& batch, cudaStream_t on) {
-    while (!go) std::this_thread::yield();
-    cudaMemsetAsync(batch.sample.data_handle(), 1, batch.sample.size() * 8, on);
-    cudaMemsetAsync(batch.payload.data_handle(), 1, batch.payload.size() * 4, on);
-  });
+  const auto source = on_device(SetBytes{&go});
   Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(12, 4), source,
                                  {.workers = 1, .device_depth = 4, .device_times = true});
   TestStream stream;
