@@ -3,10 +3,13 @@
 
 // AnnexbFilter: converts packets of MP4 and Matroska to the byte stream that NVDEC's parser reads.
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <penstock/version.hpp>
 #include <penstock/video/video_error.hpp>
+#include <span>
 #include <string>
 
 #include "ffmpeg.hpp"
@@ -34,6 +37,13 @@ class AnnexbFilter {
     context->time_base_in = stream.time_base;
     if (avcodec_parameters_copy(context->par_in, stream.codecpar) < 0) throw std::bad_alloc();
     check(av_bsf_init(context));
+  }
+
+  /// The headers of the stream, such as its parameter sets; empty for other codecs.
+  std::span<const std::uint8_t> headers() const {
+    if (filter_ == nullptr) return {};
+    const AVCodecParameters& out = *filter_->par_out;
+    return {out.extradata, static_cast<std::size_t>(out.extradata_size)};
   }
 
   /// Forgets what it has seen: the next packet is of another place.

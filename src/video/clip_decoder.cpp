@@ -52,7 +52,8 @@ class ClipDecoder::Core {
   bool can_go_on_to(std::uint64_t wanted) const;
   void begin_at(std::uint32_t start);
   bool receive();
-  void feed();
+  void feed(std::uint64_t wanted);
+  bool is_passed_over(std::uint64_t wanted) const;
   void note_damage(int status, std::int64_t time);
   bool is_damaged() const;
   void find(std::uint64_t wanted, const std::stop_token& stop);
@@ -168,13 +169,23 @@ bool ClipDecoder::Core::receive() {
   return status >= 0;
 }
 
-void ClipDecoder::Core::feed() {
+/// Whether the packet is a picture that is displayed before the wanted one. It is decoded only if
+/// others refer to it. Without a key frame, what is decoded depends on each picture before.
+bool ClipDecoder::Core::is_passed_over(std::uint64_t wanted) const {
+  const AVCodecID id = codec_->codec_id;
+  return index_->starts()[start_].is_key != 0 &&
+         (id == AV_CODEC_ID_H264 || id == AV_CODEC_ID_HEVC) && packet_->pts != AV_NOPTS_VALUE &&
+         packet_->pts < index_->frames()[wanted].time;
+}
+
+void ClipDecoder::Core::feed(std::uint64_t wanted) {
   if (!packets_->read(*packet_)) {
     avcodec_send_packet(codec_.get(), nullptr);
     is_drained_ = true;
     return;
   }
   ++fed_;
+  codec_->skip_frame = is_passed_over(wanted) ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
   const int status = avcodec_send_packet(codec_.get(), packet_.get());
   if (status == AVERROR(ENOMEM)) throw std::bad_alloc();
   if (status < 0 && status != AVERROR(EAGAIN)) note_damage(status, packet_->pts);
@@ -193,7 +204,7 @@ ClipDecoder::Core::Step ClipDecoder::Core::run_to(std::uint64_t wanted,
     }
     if (is_drained_) return Step::missing;
     if (stop.stop_requested()) throw images::DecodeStopped();
-    feed();
+    feed(wanted);
   }
 }
 

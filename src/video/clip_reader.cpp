@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <penstock/markers.hpp>
 #include <penstock/video/clip_reader.hpp>
 #include <penstock/video/video_error.hpp>
@@ -21,6 +22,10 @@ namespace {
 struct DecodeClip {
   static constexpr const char* message = "decode clip";
   static constexpr MarkerCategory category = markers::category::fill;
+};
+struct WaitForEngine {
+  static constexpr const char* message = "wait for a turn of the video engines";
+  static constexpr MarkerCategory category = markers::category::wait;
 };
 struct WaitForStaging {
   static constexpr const char* message = "wait for staging memory";
@@ -66,7 +71,8 @@ void check(const images::View& view, const VideoStream& stream, images::ImageSiz
 class ClipReader::Core {
  public:
   explicit Core(const ClipReaderOptions& options)
-      : bytes_(kDescriptions + aligned(options.staging_bytes)),
+      : engine_use_(options.engine),
+        bytes_(kDescriptions + aligned(options.staging_bytes)),
         decode_(options.decoder),
         lanes_{Lane(bytes_), Lane(bytes_)} {
     if (options.engine == EngineUse::none)
@@ -95,6 +101,8 @@ class ClipReader::Core {
   /// An output: the frame that it is made of, and its number.
   using Output = std::pair<std::uint64_t, std::int64_t>;
 
+  class Surfaces;
+
   struct Lane {
     explicit Lane(std::size_t bytes) : staging(bytes) {}
     Staging staging;
@@ -105,6 +113,8 @@ class ClipReader::Core {
                    cudaStream_t stream, const std::stop_token& stop);
   bool read_by_engine(const Video& video, const images::View& view, const Launch& launch,
                       cudaStream_t stream, const std::stop_token& stop);
+  bool decode_by_engine(const Video& video, const images::View& view, const Launch& launch,
+                        cudaStream_t stream, const std::stop_token& stop);
   void give_back(Lane& lane) noexcept;
   void give_back_all(cudaStream_t stream) noexcept;
   void sort(std::span<const std::uint64_t> frames);
@@ -114,6 +124,7 @@ class ClipReader::Core {
   FramePlanes stage(const FramePlanes& planes);
   void describe(const ConvertedFrame& frame);
 
+  const EngineUse engine_use_;
   const std::size_t bytes_;
   ClipDecoder decode_;
   std::unique_ptr<FrameEngine> engine_;  ///< outlives the surfaces of the lanes
@@ -225,9 +236,26 @@ void ClipReader::Core::read(const Video& video, std::span<const std::uint64_t> f
   sort(frames);
   outputs_ = 0;  // What an exception has left is not used.
   used_ = kDescriptions;
-  if (engine_ == nullptr || !engine_->takes(video.index->stream()) ||
-      !read_by_engine(video, view, launch, stream, stop))
+  if (!read_by_engine(video, view, launch, stream, stop))
     read_by_cpu(video, view, launch, stream, stop);
+}
+
+/// Returns false if the CPU has to decode the clip, and says why.
+bool ClipReader::Core::read_by_engine(const Video& video, const images::View& view,
+                                      const Launch& launch, cudaStream_t stream,
+                                      const std::stop_token& stop) {
+  const VideoStream& described = video.index->stream();
+  if (engine_ == nullptr) return false;
+  if (std::string why = engine_->why_not(described); !why.empty()) {
+    why_no_engine_ = std::move(why);
+    return false;
+  }
+  std::optional<EngineTurn> turn;
+  {
+    const ScopedRange range(WaitForEngine{}, frames_.size());
+    turn.emplace(engine_->turns(described), engine_use_ != EngineUse::if_free);
+  }
+  return turn->is_taken() && decode_by_engine(video, view, launch, stream, stop);
 }
 
 void ClipReader::Core::read_by_cpu(const Video& video, const images::View& view,
@@ -255,31 +283,50 @@ void ClipReader::Core::read_by_cpu(const Video& video, const images::View& view,
   hand_over(launch, stream);
 }
 
-/// The kernel reads the engine's surfaces. Returns false if the engine cannot decode the clip: the
-/// CPU then says what is wrong with it, or decodes it.
-bool ClipReader::Core::read_by_engine(const Video& video, const images::View& view,
-                                      const Launch& launch, cudaStream_t stream,
-                                      const std::stop_token& stop) try {
-  const VideoStream& described = video.index->stream();
-  const std::size_t most = engine_->surfaces() / lanes_.size();
-  give_back_all(stream);  // The engine may have to be changed for this file.
-  auto next = sorted_.begin();
-  engine_->decode(
-      video, frames_, stream,
-      [&](std::size_t k, const FramePlanes& planes) {
-        lanes_[turn_].surfaces.push_back(planes.luma);
-        for (; next != sorted_.end() && next->first == frames_[k]; ++next) {
-          if (outputs_ == kMostOutputs)
-            throw VideoError("a frame is repeated too often for the engine");
-          describe(converted_frame(planes, described, view, next->second));
-        }
-        if (lanes_[turn_].surfaces.size() == most) hand_over(launch, stream);
-      },
-      stop);
+/// Describes the surfaces of an engine as they come: the kernel reads them where they are.
+class ClipReader::Core::Surfaces final : public EngineSink {
+ public:
+  Surfaces(Core& core, const Video& video, const images::View& view, const Launch& launch,
+           cudaStream_t stream)
+      : core_(core), video_(video), view_(view), launch_(launch), stream_(stream) {}
+
+  void take(std::size_t k, const FramePlanes& planes) override {
+    std::vector<const std::uint8_t*>& surfaces = core_.lanes_[core_.turn_].surfaces;
+    surfaces.push_back(planes.luma);
+    for (; next_ != core_.sorted_.end() && next_->first == core_.frames_[k]; ++next_) {
+      if (core_.outputs_ == kMostOutputs)
+        throw VideoError("a frame is repeated too often for the engine");
+      core_.describe(converted_frame(planes, video_.index->stream(), view_, next_->second));
+    }
+    if (surfaces.size() == core_.engine_->surfaces() / core_.lanes_.size())
+      core_.hand_over(launch_, stream_);
+  }
+  void give_back_all() override {
+    core_.hand_over(launch_, stream_);
+    core_.give_back_all(stream_);
+  }
+
+ private:
+  Core& core_;
+  const Video& video_;
+  const images::View& view_;
+  const Launch& launch_;
+  const cudaStream_t stream_;
+  std::vector<Output>::const_iterator next_ = core_.sorted_.begin();
+};
+
+/// Returns false if the engine cannot decode the clip: the CPU then says what is wrong with it, or
+/// decodes it.
+bool ClipReader::Core::decode_by_engine(const Video& video, const images::View& view,
+                                        const Launch& launch, cudaStream_t stream,
+                                        const std::stop_token& stop) try {
+  Surfaces sink(*this, video, view, launch, stream);
+  engine_->decode(video, frames_, stream, sink, stop);
   hand_over(launch, stream);
   ++clips_by_engine_;
   return true;
-} catch (const VideoError&) {
+} catch (const VideoError& error) {
+  why_no_engine_ = error.what();
   give_back_all(stream);
   outputs_ = 0;
   used_ = kDescriptions;

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <penstock/video/clip_decoder.hpp>
 #include <penstock/video/frame_planes.hpp>
@@ -15,16 +14,25 @@
 #include <stop_token>
 #include <string>
 
+#include "engine_turns.hpp"
+
 namespace penstock::inline PENSTOCK_ABI::video {
+
+/// What receives the frames of an engine.
+class EngineSink {
+ public:
+  virtual ~EngineSink() = default;
+  /// Receives frame k of the list: planes in device memory, which are complete in the order of the
+  /// stream and valid until FrameEngine::give_back().
+  virtual void take(std::size_t k, const FramePlanes& planes) = 0;
+  /// Has to give back all surfaces now: the decoder is about to be changed.
+  virtual void give_back_all() = 0;
+};
 
 /// Use an object on one thread at a time, with the device current that was current when it was
 /// made. Surfaces that a sink has received have to be given back.
 class FrameEngine {
  public:
-  /// Receives frame k of the list: planes in device memory, which are complete in the order of the
-  /// stream and valid until give_back().
-  using Sink = std::function<void(std::size_t k, const FramePlanes& planes)>;
-
   FrameEngine() = default;
   FrameEngine(const FrameEngine&) = delete;
   FrameEngine& operator=(const FrameEngine&) = delete;
@@ -32,11 +40,14 @@ class FrameEngine {
 
   /// How many surfaces may be out at a time.
   virtual std::size_t surfaces() const noexcept = 0;
-  /// Whether the engine decodes such a stream.
-  virtual bool takes(const VideoStream& stream) = 0;
-  /// As ClipDecoder, but on `stream`. All surfaces must have been given back.
+  /// Why no engine decodes such a stream; empty if one does.
+  virtual std::string why_not(const VideoStream& stream) = 0;
+  /// The turns of all threads that use the engines of this device for such a stream. A turn has to
+  /// be taken before decode(), and given back behind it.
+  virtual EngineTurns& turns(const VideoStream& stream) = 0;
+  /// As ClipDecoder, but on `stream`. Surfaces of earlier calls may still be out.
   virtual void decode(const Video& video, std::span<const std::uint64_t> frames,
-                      cudaStream_t stream, const Sink& sink, const std::stop_token& stop) = 0;
+                      cudaStream_t stream, EngineSink& sink, const std::stop_token& stop) = 0;
   /// Gives back a surface, by its luma plane. Nothing may still read it.
   virtual void give_back(const std::uint8_t* luma) noexcept = 0;
 };

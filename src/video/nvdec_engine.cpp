@@ -21,23 +21,49 @@ std::unique_ptr<FrameEngine> make_nvdec_engine(std::string& why_not) {
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/images/image_error.hpp>
+#include <penstock/markers.hpp>
 #include <penstock/video/video_error.hpp>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "annexb_filter.hpp"
+#include "nvdec_decoder.hpp"
 #include "nvdec_library.hpp"
 #include "packet_source.hpp"
 
 namespace penstock::inline PENSTOCK_ABI::video {
 namespace {
 
-constexpr std::size_t kSurfaces = 8;  ///< mapped at a time
+struct Seek {
+  static constexpr const char* message = "seek";
+  static constexpr MarkerCategory category = markers::category::fill;
+};
+struct WaitForEngine {
+  static constexpr const char* message = "wait for a video engine";
+  static constexpr MarkerCategory category = markers::category::wait;
+};
+
+const char* name_of(Codec codec) {
+  switch (codec) {
+    case Codec::h264:
+      return "H.264";
+    case Codec::hevc:
+      return "HEVC";
+    case Codec::vp9:
+      return "VP9";
+    case Codec::av1:
+      return "AV1";
+  }
+  return "this codec";
+}
 
 cudaVideoCodec engine_codec(Codec codec) {
   switch (codec) {
@@ -53,174 +79,71 @@ cudaVideoCodec engine_codec(Codec codec) {
   return cudaVideoCodec_H264;
 }
 
-void check_cuvid(CUresult status, const char* call) {
-  if (status != CUDA_SUCCESS)
-    throw VideoError(std::string(call) + ": status " + std::to_string(static_cast<int>(status)) +
-                     " (CUresult)");
-}
-
-cudaVideoSurfaceFormat surface_format(unsigned bits) {
-  return bits == 8 ? cudaVideoSurfaceFormat_NV12 : cudaVideoSurfaceFormat_P016;
-}
-
-/// A decoder of the engine, which is kept and reconfigured.
-class Decoder {
- public:
-  explicit Decoder(const NvdecLibrary& library) : library_(library) {}
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { destroy(); }
-
-  /// Makes it ready for a stream. Returns the number of its surfaces, for the parser.
-  int prepare(const CUVIDEOFORMAT& format) {
-    const unsigned surfaces = std::max<unsigned>(format.min_num_decode_surfaces, 4) + 4;
-    if (handle_ != nullptr && is_same(format)) return static_cast<int>(surfaces_);
-    if (handle_ == nullptr || !reconfigure(format, surfaces)) create(format, surfaces);
-    format_ = format;
-    return static_cast<int>(surfaces_);
-  }
-
-  void decode(CUVIDPICPARAMS& picture) const {
-    check_cuvid(library_.cuvidDecodePicture(handle_, &picture), "cuvidDecodePicture");
-  }
-
-  /// Whether the engine has reported an error of this picture.
-  bool is_damaged(int picture) const {
-    CUVIDGETDECODESTATUS status{};
-    if (library_.cuvidGetDecodeStatus(handle_, picture, &status) != CUDA_SUCCESS) return false;
-    return status.decodeStatus == cuvidDecodeStatus_Error ||
-           status.decodeStatus == cuvidDecodeStatus_Error_Concealed;
-  }
-
-  FramePlanes map(const CUVIDPARSERDISPINFO& shown, cudaStream_t stream) const {
-    CUVIDPROCPARAMS how{};
-    how.progressive_frame = shown.progressive_frame;
-    how.top_field_first = shown.top_field_first;
-    how.unpaired_field = shown.repeat_first_field < 0 ? 1 : 0;
-    how.output_stream = reinterpret_cast<CUstream>(stream);
-    unsigned long long address = 0;
-    unsigned pitch = 0;
-    check_cuvid(library_.cuvidMapVideoFrame64(handle_, shown.picture_index, &address, &pitch, &how),
-                "cuvidMapVideoFrame64");
-    const images::ImageSize size = size_of(format_);
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of device memory
-    const auto* const luma = reinterpret_cast<const std::uint8_t*>(address);
-    const bool is_eight = format_.bit_depth_luma_minus8 == 0;
-    const std::uint8_t* const chroma =
-        luma + std::size_t{pitch} * static_cast<std::size_t>(size.height);
-    return {is_eight ? PlaneFormat::nv12 : PlaneFormat::p010,
-            size,
-            luma,
-            chroma,
-            chroma + (is_eight ? 1 : 2),
-            pitch,
-            pitch};
-  }
-  void unmap(const std::uint8_t* luma) const noexcept {
-    library_.cuvidUnmapVideoFrame64(handle_, reinterpret_cast<unsigned long long>(luma));
-  }
-
-  static images::ImageSize size_of(const CUVIDEOFORMAT& format) {
-    return {format.display_area.bottom - format.display_area.top,
-            format.display_area.right - format.display_area.left};
-  }
-
- private:
-  bool is_same(const CUVIDEOFORMAT& format) const {
-    return has_same_samples(format) && format.coded_width == format_.coded_width &&
-           format.coded_height == format_.coded_height &&
-           std::memcmp(&format.display_area, &format_.display_area, sizeof(format.display_area)) ==
-               0 &&
-           format.min_num_decode_surfaces <= surfaces_;
-  }
-  bool has_same_samples(const CUVIDEOFORMAT& format) const {
-    return format.codec == format_.codec && format.chroma_format == format_.chroma_format &&
-           format.bit_depth_luma_minus8 == format_.bit_depth_luma_minus8;
-  }
-
-  template <class Info>
-  static void set_area(Info& info, const CUVIDEOFORMAT& format) {
-    const images::ImageSize size = size_of(format);
-    info.ulWidth = format.coded_width;
-    info.ulHeight = format.coded_height;
-    info.display_area = {static_cast<short>(format.display_area.left),
-                         static_cast<short>(format.display_area.top),
-                         static_cast<short>(format.display_area.right),
-                         static_cast<short>(format.display_area.bottom)};
-    info.ulTargetWidth = static_cast<unsigned>(size.width);
-    info.ulTargetHeight = static_cast<unsigned>(size.height);
-  }
-
-  bool reconfigure(const CUVIDEOFORMAT& format, unsigned surfaces) {
-    if (!has_same_samples(format) || format.coded_width > most_width_ ||
-        format.coded_height > most_height_)
-      return false;
-    CUVIDRECONFIGUREDECODERINFO info{};
-    set_area(info, format);
-    info.ulNumDecodeSurfaces = surfaces;
-    if (library_.cuvidReconfigureDecoder(handle_, &info) != CUDA_SUCCESS) return false;
-    surfaces_ = surfaces;
-    return true;
-  }
-
-  void create(const CUVIDEOFORMAT& format, unsigned surfaces) {
-    destroy();
-    most_width_ = std::max(most_width_, format.coded_width);
-    most_height_ = std::max(most_height_, format.coded_height);
-    CUVIDDECODECREATEINFO info{};
-    set_area(info, format);
-    info.ulNumDecodeSurfaces = surfaces;
-    info.CodecType = format.codec;
-    info.ChromaFormat = format.chroma_format;
-    info.ulCreationFlags = cudaVideoCreate_PreferCUVID;
-    info.bitDepthMinus8 = format.bit_depth_luma_minus8;
-    info.ulMaxWidth = most_width_;
-    info.ulMaxHeight = most_height_;
-    info.OutputFormat = surface_format(8u + format.bit_depth_luma_minus8);
-    info.DeinterlaceMode = cudaVideoDeinterlaceMode_Weave;
-    info.ulNumOutputSurfaces = kSurfaces;
-    check_cuvid(library_.cuvidCreateDecoder(&handle_, &info), "cuvidCreateDecoder");
-    surfaces_ = surfaces;
-  }
-
-  void destroy() noexcept {
-    if (handle_ != nullptr) library_.cuvidDestroyDecoder(handle_);
-    handle_ = nullptr;
-  }
-
-  const NvdecLibrary& library_;
-  CUvideodecoder handle_ = nullptr;
-  CUVIDEOFORMAT format_{};
-  unsigned surfaces_ = 0, most_width_ = 0, most_height_ = 0;
+/// What the engines of a device can do with a codec.
+struct EngineKind {
+  EngineKind(const CUVIDDECODECAPS& of, CUresult of_call)
+      : caps(of), status(of_call), turns(std::max<int>(1, of.nNumNVDECs)) {}
+  const CUVIDDECODECAPS caps;
+  const CUresult status;  ///< of the call that asked for them
+  EngineTurns turns;
 };
+
+/// The kind of a stream on the current device. The engines are asked once for each, since the call
+/// takes milliseconds, and those of several threads wait for each other.
+EngineKind& kind(const NvdecLibrary& library, const VideoStream& stream) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, Codec, int>, EngineKind> known;
+  const std::tuple key{current_device(), stream.codec, stream.bits};
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  CUVIDDECODECAPS caps{};
+  caps.eCodecType = engine_codec(stream.codec);
+  caps.eChromaFormat = cudaVideoChromaFormat_420;
+  caps.nBitDepthMinus8 = static_cast<unsigned>(stream.bits - 8);
+  const CUresult status = library.cuvidGetDecoderCaps(&caps);
+  return known.try_emplace(key, caps, status).first->second;
+}
+
+/// Whether a frame of the list is displayed at this time.
+bool is_wanted(const FrameIndex& index, std::span<const std::uint64_t> frames, std::int64_t time) {
+  const auto found = std::lower_bound(
+      frames.begin(), frames.end(), time,
+      [&](std::uint64_t frame, std::int64_t at) { return index.frames()[frame].time < at; });
+  return found != frames.end() && index.frames()[*found].time == time;
+}
 
 class NvdecEngine final : public FrameEngine {
  public:
-  explicit NvdecEngine(const NvdecLibrary& library) : library_(library), decoder_(library) {}
+  explicit NvdecEngine(const NvdecLibrary& library) : library_(library) {}
   ~NvdecEngine() override { end_parser(); }
 
-  std::size_t surfaces() const noexcept override { return kSurfaces; }
-  bool takes(const VideoStream& stream) override;
+  std::size_t surfaces() const noexcept override { return kMappedSurfaces; }
+  std::string why_not(const VideoStream& stream) override;
+  EngineTurns& turns(const VideoStream& stream) override { return kind(library_, stream).turns; }
   void decode(const Video& video, std::span<const std::uint64_t> frames, cudaStream_t stream,
-              const Sink& sink, const std::stop_token& stop) override;
-  void give_back(const std::uint8_t* luma) noexcept override { decoder_.unmap(luma); }
+              EngineSink& sink, const std::stop_token& stop) override;
+  void give_back(const std::uint8_t* luma) noexcept override { decoder_->unmap(luma); }
 
  private:
   /// What is being decoded.
   struct Job {
-    const FrameIndex& index;
     std::span<const std::uint64_t> frames;
     cudaStream_t stream;
-    const Sink& sink;
-    std::size_t next = 0;  ///< of `frames`
-    std::exception_ptr error;
+    EngineSink& sink;
+    std::size_t next = 0;   ///< of `frames`
+    bool is_needed = true;  ///< the picture of the packet that is parsed is wanted
+    std::exception_ptr error{};
   };
 
+  void open(const Video& video);
+  void run(const std::stop_token& stop);
   void begin(std::uint32_t start);
-  void begin_parser();
+  void make_parser();
   void end_parser() noexcept;
   bool feed();
-  void parse(const AVPacket* packet);
+  void flush();
+  void parse(CUVIDSOURCEDATAPACKET data);
+  int prepare(CUVIDEOFORMAT& format);
   void show(const CUVIDPARSERDISPINFO& shown);
 
   /// Runs `f` in a callback of the parser, which is C and knows no exceptions. Returns 0 on
@@ -238,8 +161,11 @@ class NvdecEngine final : public FrameEngine {
   }
 
   const NvdecLibrary& library_;
-  Decoder decoder_;
+  /// By codec and bits: another kind needs a new decoder, which takes a tenth of a second.
+  std::map<std::pair<Codec, int>, NvdecDecoder> decoders_;
+  NvdecDecoder* decoder_ = nullptr;  ///< the one that decodes; all surfaces that are out are its
   CUvideoparser parser_ = nullptr;
+  Codec parsed_ = Codec::h264;  ///< the codec of the parser
   CUVIDEOFORMATEX header_{};
   std::shared_ptr<const FrameIndex> index_;
   std::string name_;
@@ -250,27 +176,55 @@ class NvdecEngine final : public FrameEngine {
   Job* job_ = nullptr;
 };
 
-bool NvdecEngine::takes(const VideoStream& stream) {
-  if (stream.size.height % 2 != 0 || stream.size.width % 2 != 0) return false;
-  CUVIDDECODECAPS caps{};
-  caps.eCodecType = engine_codec(stream.codec);
-  caps.eChromaFormat = cudaVideoChromaFormat_420;
-  caps.nBitDepthMinus8 = static_cast<unsigned>(stream.bits - 8);
-  if (library_.cuvidGetDecoderCaps(&caps) != CUDA_SUCCESS || caps.bIsSupported == 0) return false;
+std::string NvdecEngine::why_not(const VideoStream& stream) {
+  const EngineKind& asked = kind(library_, stream);
+  const CUVIDDECODECAPS& can = asked.caps;
+  if (asked.status != CUDA_SUCCESS) return cuvid_error(asked.status, "cuvidGetDecoderCaps");
   const auto height = static_cast<unsigned>(stream.size.height);
   const auto width = static_cast<unsigned>(stream.size.width);
   const unsigned format = surface_format(static_cast<unsigned>(stream.bits));
-  return width >= caps.nMinWidth && width <= caps.nMaxWidth && height >= caps.nMinHeight &&
-         height <= caps.nMaxHeight &&
-         ((width + 15) / 16) * ((height + 15) / 16) <= caps.nMaxMBCount &&
-         (unsigned{caps.nOutputFormatMask} >> format & 1u) != 0;
+  if (can.bIsSupported == 0 || (unsigned{can.nOutputFormatMask} >> format & 1u) == 0)
+    return "the engines do not decode " + std::string(name_of(stream.codec)) + " with " +
+           std::to_string(stream.bits) + " bits";
+  if (width % 2 != 0 || height % 2 != 0 || width < can.nMinWidth || height < can.nMinHeight ||
+      width > can.nMaxWidth || height > can.nMaxHeight ||
+      ((width + 15) / 16) * ((height + 15) / 16) > can.nMaxMBCount)
+    return "the engines decode " + std::string(name_of(stream.codec)) + " of even sizes from " +
+           std::to_string(can.nMinWidth) + " x " + std::to_string(can.nMinHeight) + " to " +
+           std::to_string(can.nMaxWidth) + " x " + std::to_string(can.nMaxHeight) +
+           " pixels, not of " + std::to_string(width) + " x " + std::to_string(height);
+  return {};
 }
 
-void NvdecEngine::begin_parser() {
-  end_parser();
+void NvdecEngine::open(const Video& video) {
+  if (index_ == video.index && name_ == video.file.name() && packets_) return;
+  filter_.reset();
+  packets_.reset();
+  if (video.index->stream().codec != parsed_ || parsed_ == Codec::av1)
+    end_parser();  // That of AV1 has got the header of its file.
+  index_ = video.index;
+  name_ = video.file.name();
+  packets_.emplace(video.file, *index_);
+  filter_.emplace(packets_->stream());
+}
+
+/// The decoder may have to be changed for what the parser has found.
+int NvdecEngine::prepare(CUVIDEOFORMAT& format) {
+  if (NvdecDecoder::size_of(format) != index_->stream().size)
+    throw VideoError("the engine finds another size than the file says");
+  const VideoStream& stream = index_->stream();
+  NvdecDecoder& needed = decoders_.try_emplace({stream.codec, stream.bits}, library_).first->second;
+  if (&needed != decoder_ || !needed.is_ready_for(format)) job_->sink.give_back_all();
+  decoder_ = &needed;
+  decoder_->prepare(format);
+  return decoder_->pictures();
+}
+
+void NvdecEngine::make_parser() {
+  parsed_ = index_->stream().codec;
   header_ = {};
   const AVCodecParameters& parameters = *packets_->stream().codecpar;
-  if (index_->stream().codec == Codec::av1 && parameters.extradata_size > 4) {
+  if (parsed_ == Codec::av1 && parameters.extradata_size > 4) {
     constexpr int kRecord = 4;  // The bytes of av1C before the sequence header.
     const auto bytes = std::min(static_cast<std::size_t>(parameters.extradata_size - kRecord),
                                 sizeof(header_.raw_seqhdr_data));
@@ -278,22 +232,18 @@ void NvdecEngine::begin_parser() {
     header_.format.seqhdr_data_length = static_cast<unsigned>(bytes);
   }
   CUVIDPARSERPARAMS params{};
-  params.CodecType = engine_codec(index_->stream().codec);
+  params.CodecType = engine_codec(parsed_);
   params.ulMaxNumDecodeSurfaces = 1;  // The answer to the sequence says how many there are.
   params.ulErrorThreshold = 100;
-  params.ulMaxDisplayDelay = 2;
+  params.ulMaxDisplayDelay = 4;
   params.pUserData = this;
   params.pExtVideoInfo = &header_;
   params.pfnSequenceCallback = [](void* engine, CUVIDEOFORMAT* format) noexcept {
-    return guarded(engine, [&](NvdecEngine& self) {
-      if (Decoder::size_of(*format) != self.index_->stream().size)
-        throw VideoError("the engine finds another size than the file says");
-      return self.decoder_.prepare(*format);
-    });
+    return guarded(engine, [&](NvdecEngine& self) { return self.prepare(*format); });
   };
   params.pfnDecodePicture = [](void* engine, CUVIDPICPARAMS* picture) noexcept {
     return guarded(engine, [&](NvdecEngine& self) {
-      self.decoder_.decode(*picture);
+      if (self.job_->is_needed || picture->ref_pic_flag != 0) self.decoder_->decode(*picture);
       return 1;
     });
   };
@@ -311,90 +261,108 @@ void NvdecEngine::end_parser() noexcept {
   parser_ = nullptr;
 }
 
-/// Each start has a parser of its own, which remembers nothing of what was before.
+/// The parser has to know the headers of the file, which are not before each start.
 void NvdecEngine::begin(std::uint32_t start) {
+  if (index_->starts()[start].is_key == 0)
+    throw VideoError("the file begins without a key frame: only the CPU decodes its first frames");
+  const ScopedRange range(Seek{}, start);
   packets_->go_to(start);
   filter_->flush();
-  begin_parser();
+  if (parser_ == nullptr) make_parser();
   fed_ = index_->starts()[start].packet;
+  const std::span<const std::uint8_t> headers = filter_->headers();
+  if (headers.empty()) return;
+  CUVIDSOURCEDATAPACKET data{};
+  data.payload = headers.data();
+  data.payload_size = static_cast<unsigned long>(headers.size());
+  parse(data);
 }
 
 /// A picture is displayed: gives it to the sink if it is wanted.
 void NvdecEngine::show(const CUVIDPARSERDISPINFO& shown) {
   Job& job = *job_;
   if (job.next == job.frames.size()) return;
-  const auto frames = job.index.frames();
   const std::uint64_t wanted = job.frames[job.next];
-  const std::int64_t time = shown.timestamp;
-  if (time < frames[wanted].time) return;
-  if (time > frames[wanted].time)
+  const std::int64_t time = index_->frames()[wanted].time;
+  if (shown.timestamp < time) return;
+  if (shown.timestamp > time)
     throw VideoError("the engine does not deliver frame " + std::to_string(wanted));
-  if (decoder_.is_damaged(shown.picture_index))
-    throw VideoError("the engine reports that frame " + std::to_string(wanted) + " is damaged");
-  const FramePlanes planes = decoder_.map(shown, job.stream);
-  job.sink(job.next, planes);
+  FramePlanes planes;
+  {
+    const ScopedRange range(WaitForEngine{}, wanted);
+    planes = decoder_->map(shown, job.stream);
+  }
+  const bool is_damaged = decoder_->is_damaged(shown.picture_index);
+  job.sink.take(job.next, planes);
   ++job.next;
+  if (is_damaged)
+    throw VideoError("the engine reports that frame " + std::to_string(wanted) + " is damaged");
 }
 
-void NvdecEngine::parse(const AVPacket* packet) {
-  CUVIDSOURCEDATAPACKET data{};
-  data.flags = packet == nullptr ? CUVID_PKT_ENDOFSTREAM : CUVID_PKT_TIMESTAMP;
-  if (packet != nullptr) {
-    data.payload = packet->data;
-    data.payload_size = static_cast<unsigned long>(packet->size);
-    data.timestamp = packet->pts;
-  }
+void NvdecEngine::parse(CUVIDSOURCEDATAPACKET data) {
   const CUresult status = library_.cuvidParseVideoData(parser_, &data);
   if (job_->error != nullptr) std::rethrow_exception(std::exchange(job_->error, nullptr));
   check_cuvid(status, "cuvidParseVideoData");
 }
 
-/// Feeds the next packet. Returns false at the end of the file.
+/// Feeds the next packet. Returns false at the end of the file. A picture that is not wanted is
+/// decoded only if others refer to it: that of H.264 and HEVC is the one of its packet.
 bool NvdecEngine::feed() {
-  const bool more = packets_->read(*packet_);
-  if (!more) {
-    parse(nullptr);
-    return false;
-  }
+  if (!packets_->read(*packet_)) return false;
   ++fed_;
   if ((packet_->flags & AV_PKT_FLAG_DISCARD) != 0) packet_->pts = INT64_MIN + 1;  // not a frame
-  filter_->convert(*packet_, [&](const AVPacket& packet) { parse(&packet); });
+  const bool is_one_picture = parsed_ == Codec::h264 || parsed_ == Codec::hevc;
+  filter_->convert(*packet_, [&](const AVPacket& packet) {
+    job_->is_needed = !is_one_picture || is_wanted(*index_, job_->frames, packet.pts);
+    CUVIDSOURCEDATAPACKET data{};
+    data.flags = CUVID_PKT_TIMESTAMP;
+    if (is_one_picture) data.flags |= CUVID_PKT_ENDOFPICTURE;
+    data.payload = packet.data;
+    data.payload_size = static_cast<unsigned long>(packet.size);
+    data.timestamp = packet.pts;
+    parse(data);
+  });
   return true;
 }
 
+/// Brings out all pictures. The parser then forgets what was before.
+void NvdecEngine::flush() {
+  CUVIDSOURCEDATAPACKET data{};
+  data.flags = CUVID_PKT_ENDOFSTREAM;
+  parse(data);
+}
+
+/// Decodes the frames from the next one on, as far as it goes without another seek.
+void NvdecEngine::run(const std::stop_token& stop) {
+  Job& job = *job_;
+  const auto entry = [&](std::size_t k) { return index_->frames()[job.frames[k]]; };
+  std::uint64_t last = entry(job.next).packet;  // the last packet that is needed
+  std::size_t end = job.next + 1;
+  for (; end < job.frames.size() && index_->starts()[entry(end).start].packet <= last + 1; ++end)
+    last = std::max<std::uint64_t>(last, entry(end).packet);
+  begin(entry(job.next).start);
+  while (fed_ <= last) {
+    if (stop.stop_requested()) throw images::DecodeStopped();
+    if (!feed()) break;
+  }
+  flush();
+  if (job.next < end)
+    throw VideoError("the engine does not deliver frame " + std::to_string(job.frames[job.next]));
+}
+
 void NvdecEngine::decode(const Video& video, std::span<const std::uint64_t> frames,
-                         cudaStream_t stream, const Sink& sink, const std::stop_token& stop) {
-  if (index_ != video.index || name_ != video.file.name() || !packets_) {
-    filter_.reset();
-    packets_.reset();
-    index_ = video.index;
-    name_ = video.file.name();
-    packets_.emplace(video.file, *index_);
-    filter_.emplace(packets_->stream());
-  }
-  Job job{*index_, frames, stream, sink, 0, {}};
+                         cudaStream_t stream, EngineSink& sink, const std::stop_token& stop) {
+  Job job{frames, stream, sink};
   job_ = &job;
-  struct End {
-    NvdecEngine& engine;
-    ~End() {
-      engine.end_parser();  // Its callbacks use the job.
-      engine.job_ = nullptr;
-    }
-  } const end{*this};
-  const auto packet_of_start = [&] {
-    return index_->starts()[index_->frames()[frames[job.next]].start].packet;
-  };
-  while (job.next < frames.size()) {
-    const std::size_t before = job.next;
-    begin(index_->frames()[frames[job.next]].start);
-    // It goes on to the next frame as long as the start of that is not ahead.
-    while (job.next < frames.size() && packet_of_start() <= fed_) {
-      if (stop.stop_requested()) throw images::DecodeStopped();
-      if (!feed()) break;
-    }
-    if (job.next == before)
-      throw VideoError("the engine does not deliver frame " + std::to_string(frames[job.next]));
+  try {
+    open(video);
+    while (job.next < frames.size()) run(stop);
+  } catch (...) {
+    end_parser();  // It may be within a picture.
+    job_ = nullptr;
+    throw;
   }
+  job_ = nullptr;
 }
 
 bool is_emulated() {

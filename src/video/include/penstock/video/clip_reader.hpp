@@ -28,11 +28,14 @@
 
 namespace penstock::inline PENSTOCK_ABI::video {
 
-/// Whether the video engines of the GPU (NVDEC) decode.
+/// Whether the video engines of the GPU (NVDEC) decode. At most two readers for each engine of the
+/// device decode by them at a time, so that they do not slow each other; the others wait, or decode
+/// by the CPU.
 enum class EngineUse : std::uint8_t {
   none,         ///< the CPU decodes everything
   if_possible,  ///< the engines decode what they can, and the CPU the rest
-  required,     ///< the same; without an engine the construction fails
+  if_free,      ///< the same, but a clip for which no engine is free is decoded by the CPU
+  required,     ///< as if_possible; without an engine the construction fails
 };
 
 /// The settings of a ClipReader.
@@ -71,7 +74,8 @@ class ClipReader {
     read_named(video, frames, view, format, out, penstock::detail::named(stream), stop);
   }
 
-  /// Why no engine decodes; empty if one does.
+  /// Why no engine decodes; or, if there is one, why it did not decode the last clip that the CPU
+  /// decoded; empty if there is no such clip.
   const std::string& why_no_engine() const noexcept;
   /// How many clips an engine has decoded.
   std::uint64_t clips_by_engine() const noexcept;
