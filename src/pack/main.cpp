@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // penstock-pack: makes a PackedFile from a folder, from tar files or from another pack; or fills a
-// cache with what is at a server.
+// cache with what is at a server; or makes the indexes of video files.
 //
 //   penstock-pack imagenet/train -o train.pack
 //   penstock-pack train-0000.tar train-0001.tar -o train.pack
@@ -10,6 +10,7 @@
 //   penstock-pack s3://bucket/imagenet/train/ -o train.pack
 //   penstock-pack s3://bucket/train.pack --fill-cache /nvme/cache --cache-bytes 500000000000
 //   penstock-pack --verify train.pack
+//   penstock-pack --index-videos clips/
 //
 // Exit status: 0: done; 1: something cannot be read or written, or is damaged; 2: wrong arguments;
 // 130: interrupted by Ctrl-C (143 by SIGTERM); the same command then continues.
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -25,12 +27,17 @@
 #include "programs/command_line.hpp"
 #include "programs/version_flag.hpp"
 #include "source.hpp"
+#ifdef PENSTOCK_PACK_WITH_VIDEO
+#include "index_videos.hpp"
+#endif
 
 namespace {
 
 struct Arguments {
   pack::PackOptions options;
   bool verify = false;
+  bool index_videos = false;
+  std::filesystem::path index_folder;
 };
 
 /// Returns -1, or the exit status if there is nothing more to do.
@@ -82,6 +89,18 @@ int parse(int argc, char** argv, Arguments& arguments) {
       ->capture_default_str()
       ->needs(fill);
 #endif
+#ifdef PENSTOCK_PACK_WITH_VIDEO
+  auto* const videos =
+      app.add_flag("--index-videos", arguments.index_videos,
+                   "makes no pack, but the indexes of video files that penstock::video makes at "
+                   "first use, of these files and directories")
+          ->excludes("--verify")
+          ->excludes(output);
+  app.add_option("--index-folder", arguments.index_folder,
+                 "VideoFilesOptions::index_folder of who reads them; else the indexes are beside "
+                 "the files")
+      ->needs(videos);
+#endif
 #ifdef PENSTOCK_PACK_WITH_IMAGES
   auto* const side =
       app.add_option("--max-side", arguments.options.recode.max_side,
@@ -114,7 +133,8 @@ int parse(int argc, char** argv, Arguments& arguments) {
     options.threads = std::max<std::size_t>(options.threads, 32);
   if (!options.recode.keeps_files() && !options.source.cache.directory.empty())
     throw pack::UsageError("--fill-cache reads the files as they are");
-  if (arguments.verify || !options.output.empty() || !options.source.cache.directory.empty())
+  if (arguments.verify || arguments.index_videos || !options.output.empty() ||
+      !options.source.cache.directory.empty())
     return -1;
   app.exit(CLI::RequiredError("--output, or --verify,"));
   return 2;
@@ -128,6 +148,11 @@ int main(int argc, char** argv) try {
   if (const int status = parse(argc, argv, arguments); status >= 0) return status;
   if (arguments.verify)
     return pack::verify_packs(arguments.options.sources, arguments.options.threads);
+#ifdef PENSTOCK_PACK_WITH_VIDEO
+  if (arguments.index_videos)
+    return pack::index_videos(arguments.options.sources, arguments.index_folder,
+                              arguments.options.threads);
+#endif
   return arguments.options.source.cache.directory.empty() ? pack::make_pack(arguments.options)
                                                           : pack::fill_cache(arguments.options);
 } catch (const pack::UsageError& error) {

@@ -35,9 +35,9 @@ inline std::string in_bytes(double bytes) {
 
 class Progress {
  public:
-  /// `done` was finished before this run, so it does not count towards the rate.
-  Progress(std::uint64_t done, std::uint64_t total)
-      : begun_at_(done), total_(total), printed_tenths_(tenths(done)) {}
+  /// `done` was finished before this run, so it does not count towards the rate. `what` is counted.
+  Progress(std::uint64_t done, std::uint64_t total, const char* what = "records")
+      : begun_at_(done), total_(total), what_(what), printed_tenths_(tenths(done)) {}
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress() {
@@ -67,7 +67,7 @@ class Progress {
   std::string text(std::uint64_t done, std::uint64_t bytes) const {
     const double elapsed = seconds();
     const double rate = elapsed > 0 ? static_cast<double>(done - begun_at_) / elapsed : 0;
-    std::string line = grouped(done) + " of " + grouped(total_) + " records, " +
+    std::string line = grouped(done) + " of " + grouped(total_) + " " + what_ + ", " +
                        in_bytes(elapsed > 0 ? static_cast<double>(bytes) / elapsed : 0) + "/s";
     if (rate > 0)
       line += ", " +
@@ -78,6 +78,7 @@ class Progress {
   }
 
   const std::uint64_t begun_at_, total_;
+  const char* const what_;
   const Clock::time_point start_ = Clock::now();
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
   bool drawn_ = false;

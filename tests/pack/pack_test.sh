@@ -50,6 +50,28 @@ copies() {
   cmp a.pack c.pack
 }
 
+index_videos() {
+  mkdir -p clips/a
+  ffmpeg -nostdin -v error -f lavfi -i testsrc2=size=96x64:rate=25:duration=2 -c:v libx264 -pix_fmt yuv420p clips/a/1.mp4
+  cp clips/a/1.mp4 clips/2.MP4
+  echo "no video" > clips/notes.txt
+  expect 0 "2 videos, 100 frames" --index-videos clips
+  grep --quiet "2 indexes made, 0 were there, 0 files failed" out.txt || fail "$(cat out.txt)"
+  [[ -s clips/a/1.mp4.frames && -s clips/2.MP4.frames ]] || fail "no index is beside its file"
+  expect 0 "0 indexes made, 2 were there" --index-videos clips --threads 1
+  head -c 9 clips/a/1.mp4.frames > short && mv short clips/a/1.mp4.frames
+  expect 0 "1 indexes made, 1 were there" --index-videos clips
+  expect 0 "2 indexes made, 0 were there" --index-videos clips --index-folder indexes
+  [[ $(find indexes -type f | wc -l) == 2 ]] || fail "$(ls indexes)"
+  head -c 500 clips/a/1.mp4 > clips/bad.mp4
+  expect 1 "clips/bad.mp4: " --index-videos clips
+  grep --quiet "0 indexes made, 2 were there, 1 files failed" out.txt || fail "$(cat out.txt)"
+  expect 1 "missing.mp4: " --index-videos missing.mp4
+  mkdir empty
+  expect 2 "empty has no files .mp4" --index-videos empty
+  expect 2 "excludes" --index-videos clips -o a.pack
+}
+
 tar_files() {
   mkdir tars
   for i in 0 1 2 3; do

@@ -16,7 +16,7 @@ PRODUCTS = {  # a folder of src/, and the folders whose headers it may include
     "programs": ["core"],
     "trace": ["core", "emulation", "programs"],
     "video": ["core", "images"],
-    "pack": ["core", "images", "remote", "programs"],
+    "pack": ["core", "images", "remote", "video", "programs"],
 }
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh"}
 
