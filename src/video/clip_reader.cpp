@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <new>
-#include <optional>
 #include <penstock/markers.hpp>
 #include <penstock/video/clip_reader.hpp>
 #include <penstock/video/video_error.hpp>
@@ -13,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "frame_engine.hpp"
+#include "engine_pool.hpp"
 #include "staging.hpp"
 
 namespace penstock::inline PENSTOCK_ABI::video {
@@ -23,7 +22,7 @@ struct DecodeClip {
   static constexpr const char* message = "decode clip";
   static constexpr MarkerCategory category = markers::category::fill;
 };
-struct WaitForEngine {
+struct WaitForTurn {
   static constexpr const char* message = "wait for a turn of the video engines";
   static constexpr MarkerCategory category = markers::category::wait;
 };
@@ -78,17 +77,14 @@ class ClipReader::Core {
     if (options.engine == EngineUse::none)
       why_no_engine_ = "no engine is asked for";
     else
-      engine_ = make_nvdec_engine(why_no_engine_);
-    if (engine_ == nullptr && options.engine == EngineUse::required)
+      pool_ = EnginePool::of_current_device(why_no_engine_);
+    if (pool_ == nullptr && options.engine == EngineUse::required)
       throw std::runtime_error("ClipReader: no engine of the GPU decodes video: " + why_no_engine_);
   }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core() {
-    for (Lane& lane : lanes_) {
-      cudaEventSynchronize(lane.staging.free.get());
-      give_back(lane);
-    }
+    for (Lane& lane : lanes_) cudaEventSynchronize(lane.staging.free.get());
   }
 
   void read(const Video& video, std::span<const std::uint64_t> frames, const images::View& view,
@@ -127,7 +123,8 @@ class ClipReader::Core {
   const EngineUse engine_use_;
   const std::size_t bytes_;
   ClipDecoder decode_;
-  std::unique_ptr<FrameEngine> engine_;  ///< outlives the surfaces of the lanes
+  std::shared_ptr<EnginePool> pool_;  ///< nullptr: there are no engines
+  FrameEngine* engine_ = nullptr;     ///< that decodes this clip; the surfaces are its
   std::string why_no_engine_;
   std::uint64_t clips_by_engine_ = 0;
   std::array<Lane, 2> lanes_;
@@ -245,17 +242,18 @@ bool ClipReader::Core::read_by_engine(const Video& video, const images::View& vi
                                       const Launch& launch, cudaStream_t stream,
                                       const std::stop_token& stop) {
   const VideoStream& described = video.index->stream();
-  if (engine_ == nullptr) return false;
-  if (std::string why = engine_->why_not(described); !why.empty()) {
+  if (pool_ == nullptr) return false;
+  if (std::string why = pool_->why_not(described); !why.empty()) {
     why_no_engine_ = std::move(why);
     return false;
   }
-  std::optional<EngineTurn> turn;
+  EnginePool::Lease engine;
   {
-    const ScopedRange range(WaitForEngine{}, frames_.size());
-    turn.emplace(engine_->turns(described), engine_use_ != EngineUse::if_free);
+    const ScopedRange range(WaitForTurn{}, frames_.size());
+    engine = pool_->take(described, engine_use_ != EngineUse::if_free, stop);
   }
-  return turn->is_taken() && decode_by_engine(video, view, launch, stream, stop);
+  engine_ = engine.get();
+  return engine != nullptr && decode_by_engine(video, view, launch, stream, stop);
 }
 
 void ClipReader::Core::read_by_cpu(const Video& video, const images::View& view,
@@ -316,13 +314,13 @@ class ClipReader::Core::Surfaces final : public EngineSink {
 };
 
 /// Returns false if the engine cannot decode the clip: the CPU then says what is wrong with it, or
-/// decodes it.
+/// decodes it. All surfaces are given back, so that another reader may have the engine.
 bool ClipReader::Core::decode_by_engine(const Video& video, const images::View& view,
                                         const Launch& launch, cudaStream_t stream,
                                         const std::stop_token& stop) try {
   Surfaces sink(*this, video, view, launch, stream);
   engine_->decode(video, frames_, stream, sink, stop);
-  hand_over(launch, stream);
+  sink.give_back_all();
   ++clips_by_engine_;
   return true;
 } catch (const VideoError& error) {

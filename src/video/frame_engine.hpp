@@ -14,8 +14,6 @@
 #include <stop_token>
 #include <string>
 
-#include "engine_turns.hpp"
-
 namespace penstock::inline PENSTOCK_ABI::video {
 
 /// What receives the frames of an engine.
@@ -29,8 +27,8 @@ class EngineSink {
   virtual void give_back_all() = 0;
 };
 
-/// Use an object on one thread at a time, with the device current that was current when it was
-/// made. Surfaces that a sink has received have to be given back.
+/// A decoder of the engines. Use an object on one thread at a time, with the device current that
+/// was current when it was made. Surfaces that a sink has received have to be given back.
 class FrameEngine {
  public:
   FrameEngine() = default;
@@ -40,11 +38,6 @@ class FrameEngine {
 
   /// How many surfaces may be out at a time.
   virtual std::size_t surfaces() const noexcept = 0;
-  /// Why no engine decodes such a stream; empty if one does.
-  virtual std::string why_not(const VideoStream& stream) = 0;
-  /// The turns of all threads that use the engines of this device for such a stream. A turn has to
-  /// be taken before decode(), and given back behind it.
-  virtual EngineTurns& turns(const VideoStream& stream) = 0;
   /// As ClipDecoder, but on `stream`. Surfaces of earlier calls may still be out.
   virtual void decode(const Video& video, std::span<const std::uint64_t> frames,
                       cudaStream_t stream, EngineSink& sink, const std::stop_token& stop) = 0;
@@ -52,7 +45,22 @@ class FrameEngine {
   virtual void give_back(const std::uint8_t* luma) noexcept = 0;
 };
 
-/// An engine of the current device; nullptr: it has none, `why_not` says why.
-std::unique_ptr<FrameEngine> make_nvdec_engine(std::string& why_not);
+/// Makes the engines of a device. Use an object on one thread at a time.
+class EngineMaker {
+ public:
+  EngineMaker() = default;
+  EngineMaker(const EngineMaker&) = delete;
+  EngineMaker& operator=(const EngineMaker&) = delete;
+  virtual ~EngineMaker() = default;
+
+  /// Why no engine decodes such a stream; empty if one does.
+  virtual std::string why_not(const VideoStream& stream) = 0;
+  /// How many engines the device has for such a stream; at least 1.
+  virtual int engines(const VideoStream& stream) = 0;
+  virtual std::unique_ptr<FrameEngine> make() = 0;
+};
+
+/// The engines of the current device; nullptr: it has none, `why_not` says why.
+std::unique_ptr<EngineMaker> make_nvdec(std::string& why_not);
 
 }  // namespace penstock::video

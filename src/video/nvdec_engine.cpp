@@ -9,7 +9,7 @@
 
 namespace penstock::inline PENSTOCK_ABI::video {
 
-std::unique_ptr<FrameEngine> make_nvdec_engine(std::string& why_not) {
+std::unique_ptr<EngineMaker> make_nvdec(std::string& why_not) {
   why_not = "penstock::video was built without ffnvcodec/dynlink_nvcuvid.h";
   return nullptr;
 }
@@ -22,7 +22,6 @@ std::unique_ptr<FrameEngine> make_nvdec_engine(std::string& why_not) {
 #include <cstring>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/images/image_error.hpp>
@@ -30,7 +29,6 @@ std::unique_ptr<FrameEngine> make_nvdec_engine(std::string& why_not) {
 #include <penstock/video/video_error.hpp>
 #include <stdexcept>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -79,31 +77,6 @@ cudaVideoCodec engine_codec(Codec codec) {
   return cudaVideoCodec_H264;
 }
 
-/// What the engines of a device can do with a codec.
-struct EngineKind {
-  EngineKind(const CUVIDDECODECAPS& of, CUresult of_call)
-      : caps(of), status(of_call), turns(std::max<int>(1, of.nNumNVDECs)) {}
-  const CUVIDDECODECAPS caps;
-  const CUresult status;  ///< of the call that asked for them
-  EngineTurns turns;
-};
-
-/// The kind of a stream on the current device. The engines are asked once for each, since the call
-/// takes milliseconds, and those of several threads wait for each other.
-EngineKind& kind(const NvdecLibrary& library, const VideoStream& stream) {
-  static std::mutex mutex;
-  static std::map<std::tuple<int, Codec, int>, EngineKind> known;
-  const std::tuple key{current_device(), stream.codec, stream.bits};
-  const std::lock_guard lock(mutex);
-  if (const auto found = known.find(key); found != known.end()) return found->second;
-  CUVIDDECODECAPS caps{};
-  caps.eCodecType = engine_codec(stream.codec);
-  caps.eChromaFormat = cudaVideoChromaFormat_420;
-  caps.nBitDepthMinus8 = static_cast<unsigned>(stream.bits - 8);
-  const CUresult status = library.cuvidGetDecoderCaps(&caps);
-  return known.try_emplace(key, caps, status).first->second;
-}
-
 /// Whether a frame of the list is displayed at this time.
 bool is_wanted(const FrameIndex& index, std::span<const std::uint64_t> frames, std::int64_t time) {
   const auto found = std::lower_bound(
@@ -118,8 +91,6 @@ class NvdecEngine final : public FrameEngine {
   ~NvdecEngine() override { end_parser(); }
 
   std::size_t surfaces() const noexcept override { return kMappedSurfaces; }
-  std::string why_not(const VideoStream& stream) override;
-  EngineTurns& turns(const VideoStream& stream) override { return kind(library_, stream).turns; }
   void decode(const Video& video, std::span<const std::uint64_t> frames, cudaStream_t stream,
               EngineSink& sink, const std::stop_token& stop) override;
   void give_back(const std::uint8_t* luma) noexcept override { decoder_->unmap(luma); }
@@ -175,26 +146,6 @@ class NvdecEngine final : public FrameEngine {
   std::uint64_t fed_ = 0;  ///< the number of the next packet
   Job* job_ = nullptr;
 };
-
-std::string NvdecEngine::why_not(const VideoStream& stream) {
-  const EngineKind& asked = kind(library_, stream);
-  const CUVIDDECODECAPS& can = asked.caps;
-  if (asked.status != CUDA_SUCCESS) return cuvid_error(asked.status, "cuvidGetDecoderCaps");
-  const auto height = static_cast<unsigned>(stream.size.height);
-  const auto width = static_cast<unsigned>(stream.size.width);
-  const unsigned format = surface_format(static_cast<unsigned>(stream.bits));
-  if (can.bIsSupported == 0 || (unsigned{can.nOutputFormatMask} >> format & 1u) == 0)
-    return "the engines do not decode " + std::string(name_of(stream.codec)) + " with " +
-           std::to_string(stream.bits) + " bits";
-  if (width % 2 != 0 || height % 2 != 0 || width < can.nMinWidth || height < can.nMinHeight ||
-      width > can.nMaxWidth || height > can.nMaxHeight ||
-      ((width + 15) / 16) * ((height + 15) / 16) > can.nMaxMBCount)
-    return "the engines decode " + std::string(name_of(stream.codec)) + " of even sizes from " +
-           std::to_string(can.nMinWidth) + " x " + std::to_string(can.nMinHeight) + " to " +
-           std::to_string(can.nMaxWidth) + " x " + std::to_string(can.nMaxHeight) +
-           " pixels, not of " + std::to_string(width) + " x " + std::to_string(height);
-  return {};
-}
 
 void NvdecEngine::open(const Video& video) {
   if (index_ == video.index && name_ == video.file.name() && packets_) return;
@@ -365,6 +316,59 @@ void NvdecEngine::decode(const Video& video, std::span<const std::uint64_t> fram
   job_ = nullptr;
 }
 
+/// What the engines can do is asked once for each kind of stream: the call takes milliseconds, and
+/// those of several threads wait for each other.
+class NvdecMaker final : public EngineMaker {
+ public:
+  explicit NvdecMaker(const NvdecLibrary& library) : library_(library) {}
+
+  std::string why_not(const VideoStream& stream) override;
+  int engines(const VideoStream& stream) override {
+    return std::max<int>(1, answer(stream).caps.nNumNVDECs);
+  }
+  std::unique_ptr<FrameEngine> make() override { return std::make_unique<NvdecEngine>(library_); }
+
+ private:
+  struct Answer {
+    CUVIDDECODECAPS caps{};
+    CUresult status = CUDA_SUCCESS;
+  };
+  const Answer& answer(const VideoStream& stream);
+
+  const NvdecLibrary& library_;
+  std::map<std::pair<Codec, int>, Answer> answers_;  ///< by codec and bits
+};
+
+const NvdecMaker::Answer& NvdecMaker::answer(const VideoStream& stream) {
+  const auto [found, is_new] = answers_.try_emplace({stream.codec, stream.bits});
+  Answer& answer = found->second;
+  if (!is_new) return answer;
+  answer.caps.eCodecType = engine_codec(stream.codec);
+  answer.caps.eChromaFormat = cudaVideoChromaFormat_420;
+  answer.caps.nBitDepthMinus8 = static_cast<unsigned>(stream.bits - 8);
+  answer.status = library_.cuvidGetDecoderCaps(&answer.caps);
+  return answer;
+}
+
+std::string NvdecMaker::why_not(const VideoStream& stream) {
+  const auto& [can, status] = answer(stream);
+  if (status != CUDA_SUCCESS) return cuvid_error(status, "cuvidGetDecoderCaps");
+  const auto height = static_cast<unsigned>(stream.size.height);
+  const auto width = static_cast<unsigned>(stream.size.width);
+  const unsigned format = surface_format(static_cast<unsigned>(stream.bits));
+  if (can.bIsSupported == 0 || (unsigned{can.nOutputFormatMask} >> format & 1u) == 0)
+    return "the engines do not decode " + std::string(name_of(stream.codec)) + " with " +
+           std::to_string(stream.bits) + " bits";
+  if (width % 2 != 0 || height % 2 != 0 || width < can.nMinWidth || height < can.nMinHeight ||
+      width > can.nMaxWidth || height > can.nMaxHeight ||
+      ((width + 15) / 16) * ((height + 15) / 16) > can.nMaxMBCount)
+    return "the engines decode " + std::string(name_of(stream.codec)) + " of even sizes from " +
+           std::to_string(can.nMinWidth) + " x " + std::to_string(can.nMinHeight) + " to " +
+           std::to_string(can.nMaxWidth) + " x " + std::to_string(can.nMaxHeight) +
+           " pixels, not of " + std::to_string(width) + " x " + std::to_string(height);
+  return {};
+}
+
 bool is_emulated() {
   cudaDeviceProp properties{};
   penstock::detail::check(cudaGetDeviceProperties(&properties, current_device()),
@@ -374,14 +378,14 @@ bool is_emulated() {
 
 }  // namespace
 
-std::unique_ptr<FrameEngine> make_nvdec_engine(std::string& why_not) {
+std::unique_ptr<EngineMaker> make_nvdec(std::string& why_not) {
   if (is_emulated()) {
     why_not = "the CUDA runtime is emulated";
     return nullptr;
   }
   const NvdecLibrary* const library = NvdecLibrary::load(why_not);
   if (library == nullptr) return nullptr;
-  return std::make_unique<NvdecEngine>(*library);
+  return std::make_unique<NvdecMaker>(*library);
 }
 
 }  // namespace penstock::video

@@ -6,9 +6,11 @@
 #include <penstock/video/clip_reader.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -99,6 +101,45 @@ TEST_CASE("NVDEC's decoders are changed for other sizes while kernels still read
   CHECK(engine.clips_by_engine() == by_engine.size());
   for (std::size_t i = 0; i < by_engine.size(); ++i)
     CHECK(are_equal(*by_engine[i], Outputs(cpu, videos[i % videos.size()], frames, stream)));
+}
+
+TEST_CASE("more readers than decoders share the engines, and the CPU has the rest",
+          "[video][gpu]") {
+  if (!has_engine(ClipReader({.engine = EngineUse::if_possible}))) return;
+  const Video video = open(kLarge, kLargePicture);
+  const std::vector<std::uint64_t> frames{9, 10, 11, 12, 13, 14, 15, 16};
+  const TestStream stream;
+  ClipReader cpu;
+  const std::vector<std::uint8_t> expected = Outputs(cpu, video, frames, stream).read();
+  for (const EngineUse use : {EngineUse::required, EngineUse::if_free}) {
+    std::atomic<std::uint64_t> by_engine = 0, wrong = 0;
+    constexpr int kReaders = 24, kClips = 6;
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < kReaders; ++i)
+        threads.emplace_back([&] {
+          const penstock::Stream own;
+          ClipReader reader({.engine = use});
+          const images::OutputFormat format = format_of(video);
+          const std::size_t bytes = frames.size() * static_cast<std::size_t>(format.values());
+          std::uint8_t* memory = nullptr;
+          if (cudaMalloc(&memory, bytes) != cudaSuccess) ++wrong;
+          for (int k = 0; k < kClips; ++k)
+            reader.read(video, frames, images::whole(format.size), format, memory, own.get());
+          std::vector<std::uint8_t> read(bytes);
+          own.synchronize();
+          cudaMemcpy(read.data(), memory, bytes, cudaMemcpyDeviceToHost);
+          cudaFree(memory);
+          by_engine += reader.clips_by_engine();
+          if (!std::equal(read.begin(), read.end(), expected.begin(),
+                          [](int x, int y) { return std::abs(x - y) <= 1; }))
+            ++wrong;
+        });
+    }
+    CHECK(wrong == 0);
+    CHECK(by_engine > 0);
+    if (use == EngineUse::required) CHECK(by_engine == std::uint64_t{kReaders * kClips});
+  }
 }
 
 }  // namespace
