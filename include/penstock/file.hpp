@@ -26,6 +26,14 @@ struct FileRange {
   std::uint64_t bytes = 0;   ///< how many
 };
 
+/// A descriptor that reads past the page cache (O_DIRECT): begin and number of bytes of a read are
+/// multiples of `offset_alignment`, and its memory begins at one of `memory_alignment`.
+struct DirectFile {
+  int descriptor = -1;                  ///< -1: there is none
+  std::size_t offset_alignment = 4096;  ///< in bytes
+  std::size_t memory_alignment = 4096;  ///< in bytes
+};
+
 /// The interface through which a File reads. penstock implements it for files of this machine, and
 /// penstock::remote for objects of a server. Any number of threads may call the members at the same
 /// time.
@@ -52,6 +60,9 @@ class FileReader {
                          std::chrono::steady_clock::time_point due) const noexcept = 0;
   /// The descriptor of a file of this machine; -1 for another one.
   virtual int descriptor() const noexcept { return -1; }
+  /// Opens the same file once more, to be read past the page cache, at the first call. A file
+  /// system that cannot do that has none, nor has a file of another machine.
+  virtual DirectFile direct() const noexcept { return {}; }
 };
 
 /// A file that is open for reading. Copies share it, and the last one closes it. Any number of
@@ -86,6 +97,8 @@ class File {
   }
   /// The descriptor of a file of this machine; -1 for another one.
   int descriptor() const noexcept { return reader_->descriptor(); }
+  /// The same file past the page cache, which is opened at the first call; without one elsewhere.
+  DirectFile direct() const noexcept { return reader_->direct(); }
 
  private:
   std::shared_ptr<const FileReader> reader_;

@@ -45,6 +45,7 @@
 #include <penstock/placement.hpp>     // cores of threads, place of pinned memory
 #include <penstock/ranks.hpp>         // which process of a job this one is
 #include <penstock/read_ahead.hpp>    // what storage is told of the batches that come later
+#include <penstock/read_queue.hpp>    // many reads in flight at a time
 #include <penstock/state.hpp>         // where a run stands, as text
 #include <penstock/stats.hpp>         // where the time went
 #include <penstock/stats_export.hpp>  // the same for Prometheus, and as JSON

@@ -10,6 +10,7 @@
 #include <penstock/detail/storage/packed_file.hpp>
 #include <penstock/detail/storage/packed_file_writer.hpp>
 #include <penstock/detail/storage/packing.hpp>
+#include <penstock/detail/storage/read_queue.hpp>
 #include <penstock/detail/storage/record_file.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/subset.hpp>

@@ -36,6 +36,12 @@ class OpenFile {
   /// Opens the file. If that fails, is_open() is false and errno has the reason.
   OpenFile(const char* path, int flags)
       : number_(uninterrupted([&] { return ::open(path, flags | O_CLOEXEC, 0666); })) {}
+  /// A descriptor that is open; negative: there is none.
+  static OpenFile of(int descriptor) {
+    OpenFile file;
+    file.number_ = descriptor;
+    return file;
+  }
   OpenFile(OpenFile&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   OpenFile& operator=(OpenFile&& other) noexcept {
     std::swap(number_, other.number_);

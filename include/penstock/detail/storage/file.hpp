@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <mutex>
 #include <penstock/detail/open_file.hpp>
+#include <penstock/detail/storage/reopened_direct.hpp>
 #include <penstock/file.hpp>
 #include <stdexcept>
 #include <utility>
@@ -15,7 +17,10 @@ namespace detail {
 class LocalFile final : public FileReader {
  public:
   explicit LocalFile(const std::filesystem::path& path)
-      : name_(path.string()), file_(path), size_(file_.size()) {}
+      : name_(path.string()), file_(path), size_(file_.size()) {
+    // O_NONBLOCK was for the opening. With it, io_uring refuses to wait on some file systems.
+    ::fcntl(file_.descriptor(), F_SETFL, 0);
+  }
 
   const std::string& name() const noexcept override { return name_; }
   std::uint64_t size() const noexcept override { return size_; }
@@ -30,8 +35,16 @@ class LocalFile final : public FileReader {
         file_.will_need(range.offset, std::min(range.bytes, size_ - range.offset));
   }
   int descriptor() const noexcept override { return file_.descriptor(); }
+  DirectFile direct() const noexcept override {
+    std::call_once(direct_is_open_, [this] { direct_ = reopened_direct(file_, name_); });
+    return {.descriptor = direct_.file.descriptor(),
+            .offset_alignment = direct_.offset_alignment,
+            .memory_alignment = direct_.memory_alignment};
+  }
 
  private:
+  mutable std::once_flag direct_is_open_;
+  mutable ReopenedDirect direct_;
   std::string name_;
   ReadOnlyFile file_;
   std::uint64_t size_;

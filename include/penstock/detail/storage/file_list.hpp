@@ -4,44 +4,22 @@
 // FileList: the names and labels of the files of a FileFolder. Ten million of them fit into memory:
 // a directory's name is kept once, a file's in a block with all others.
 
-#include <linux/limits.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <penstock/detail/storage/name_arena.hpp>
+#include <penstock/detail/storage/path_text.hpp>
 #include <penstock/file_folder.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace penstock::inline PENSTOCK_ABI::detail {
-
-/// A path for the system, without an allocation.
-class PathText {
- public:
-  /// Throws std::system_error for a path that is too long for the system.
-  void append(std::string_view text) {
-    if (length_ + text.size() >= text_.size())
-      throw std::system_error(ENAMETOOLONG, std::generic_category(), "cannot open");
-    length_ += text.copy(text_.data() + length_, text.size());
-    text_[length_] = '\0';
-  }
-  const char* c_str() const noexcept { return text_.data(); }
-  std::string_view text() const noexcept { return {text_.data(), length_}; }
-
- private:
-  std::array<char, PATH_MAX> text_;
-  std::size_t length_ = 0;
-};
 
 /// Whether a server may take the path for one outside of the folder that it is relative to: it has
 /// a directory "..", or is a URL.

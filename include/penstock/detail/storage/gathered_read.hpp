@@ -20,6 +20,9 @@ class GatheredRead {
   /// A longer gap costs more time than another system call.
   static constexpr std::size_t kMostGap = 4096;
 
+  /// So many fit, with a gap before each.
+  static constexpr std::size_t kMostTargets = 512;
+
   explicit GatheredRead(std::uint64_t offset) : offset_(offset) {}
 
   /// Whether a gap and a target still fit.
@@ -41,6 +44,9 @@ class GatheredRead {
     pieces_[count_ - 1] = {begin_, static_cast<std::size_t>(end_ - begin_)};
   }
 
+  /// Where the bytes go, one behind the other; valid as long as this is.
+  std::span<const ::iovec> pieces() const { return std::span(pieces_).first(count_); }
+
   /// Returns whether all bytes came. If not, the targets have any bytes.
   bool read(const File& file) const {
     const int from = file.descriptor();
@@ -53,8 +59,6 @@ class GatheredRead {
   }
 
  private:
-  std::span<const ::iovec> pieces() const { return std::span(pieces_).first(count_); }
-
   bool read_pieces(const File& file) const try {
     std::uint64_t at = offset_;
     for (const ::iovec& piece : pieces()) {
