@@ -28,6 +28,7 @@ namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 struct FileList;
 }
+class ReadQueue;  // read_queue.hpp
 
 /// The interface through which a FileFolder reads files that are not on this machine, such as
 /// objects of a server. Files have the names that the list has. Any number of threads may call the
@@ -140,6 +141,13 @@ class FileFolder {
   /// meanwhile, is larger than half of the memory, or is empty without
   /// FileFolderOptions::allow_empty.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
+
+  /// Reads files, with many in flight that are opened or read, and calls `each(k, bytes)` as they
+  /// arrive, in any order, on this thread; k is the place in `indices`, in which an index may occur
+  /// more than once. The bytes are valid during the call. Blocks until all are done. Throws like
+  /// read(), std::out_of_range before anything is read; and what `each` throws. After an exception
+  /// nothing is in flight.
+  void read_many(std::span<const std::uint64_t> indices, ReadQueue& queue, EachSample each) const;
 
   /// Asks for these files ahead; they will be read at about `due`, or nobody knows when. Does not
   /// wait for their bytes; but files of this machine are opened, and it waits for what the system

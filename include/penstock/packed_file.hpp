@@ -29,6 +29,7 @@ namespace penstock::inline PENSTOCK_ABI {
 namespace detail {
 struct Pack;
 }
+class ReadQueue;  // read_queue.hpp
 
 /// How a PackedFile reads.
 struct PackedFileOptions {
@@ -68,6 +69,19 @@ class PackedFile {
   /// become too short, and a read that fails.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
+  /// Reads records with many reads in flight, and calls `each(k, bytes)` as they arrive, in any
+  /// order, on this thread; k is the place in `indices`, in which an index may occur more than
+  /// once. The bytes are valid during the call. Blocks until all are done. Throws like read(),
+  /// std::out_of_range before anything is read; and what `each` throws. After an exception nothing
+  /// is in flight.
+  void read_many(std::span<const std::uint64_t> indices, ReadQueue& queue, EachSample each) const;
+  /// The same to `targets`: record indices[k] fills targets[k], which has as many bytes, for
+  /// example in a row of a batch. Without a copy, but for direct reads. Also throws
+  /// std::invalid_argument for another number of targets, and for one of another size, before
+  /// anything is read. After another exception the targets have any bytes.
+  void read_many_into(std::span<const std::uint64_t> indices,
+                      std::span<const std::span<std::byte>> targets, ReadQueue& queue) const;
+
   /// Bytes of a record. Throws std::out_of_range.
   std::uint64_t bytes(std::uint64_t index) const;
 
@@ -92,6 +106,7 @@ class PackedFile {
 
  private:
   const detail::Pack& pack_with(std::uint64_t index) const;
+  bool is_right(std::uint64_t index, std::span<const std::byte> bytes) const;
 
   bool verify_;
   std::shared_ptr<const detail::Pack> pack_;

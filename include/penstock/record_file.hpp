@@ -30,6 +30,7 @@ struct RecordPart;
 struct WantedRecord;
 }  // namespace detail
 class MappedRecords;  // mapped_records.hpp
+class ReadQueue;      // read_queue.hpp
 
 /// Records of fixed size, numbered through one or more files. Any number of threads may use one
 /// object. The files stay open while it or a copy of it exists. A file that is renamed, removed or
@@ -71,6 +72,19 @@ class RecordFile {
   /// allocate. Throws like read_into(), std::out_of_range before anything is read. After another
   /// exception `target` has any bytes.
   void read_many(std::span<const std::uint64_t> indices, std::span<std::byte> target) const;
+
+  /// Reads records with many reads in flight, and calls `each(k, bytes)` as they arrive, in any
+  /// order, on this thread; k is the place in `indices`, in which an index may occur more than
+  /// once. The bytes are valid during the call. Blocks until all are done. Throws like read_into(),
+  /// std::out_of_range before anything is read; and what `each` throws. After an exception nothing
+  /// is in flight.
+  void read_many(std::span<const std::uint64_t> indices, ReadQueue& queue, EachSample each) const;
+  /// The same to `target`, one behind the other in the order of `indices`: indices.size() x
+  /// record_bytes() bytes, for example a field of a batch. Without a copy, but for direct reads of
+  /// records that are not aligned as the device wants it. After an exception `target` has any
+  /// bytes.
+  void read_many_into(std::span<const std::uint64_t> indices, std::span<std::byte> target,
+                      ReadQueue& queue) const;
 
   /// Reads a record into `scratch`, which is resized, and returns it; valid until `scratch`
   /// changes. Allocates only if the capacity of `scratch` is too small. Throws like read_into().

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <penstock/detail/function_ref.hpp>
 #include <penstock/detail/inline.hpp>
 #include <span>
 #include <stdexcept>
@@ -45,6 +46,10 @@ class StoreError : public std::runtime_error {
   std::filesystem::path file_;
   std::optional<std::uint64_t> sample_;
 };
+
+/// What read_many() of a store calls for each sample: `each(k, bytes)`, where k is the sample's
+/// place in the list that was asked for. Any function or lambda, which has to live during the call.
+using EachSample = detail::FunctionRef<void(std::size_t k, std::span<const std::byte> bytes)>;
 
 /// A type that gives the bytes of samples. Samples are numbered 0 to size() - 1. Any number of
 /// threads may call a store.

@@ -33,6 +33,8 @@ struct TarSet;
 struct TarMember;
 }  // namespace detail
 
+class ReadQueue;  // read_queue.hpp
+
 /// How TarShards opens its files.
 struct TarShardsOptions {
   bool use_indexes = true;  ///< false: index files are ignored, and all headers are read
@@ -97,6 +99,13 @@ class TarShards {
   /// StoreError if the shard has changed, cannot be read, or if the member is larger than half of
   /// the memory, or empty without TarShardsOptions::allow_empty.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
+
+  /// Reads the main members of samples with many reads in flight, and calls `each(k, bytes)` as
+  /// they arrive, in any order, on this thread; k is the place in `indices`, in which an index may
+  /// occur more than once. The bytes are valid during the call. Blocks until all are done. Throws
+  /// like read(), std::out_of_range before anything is read; and what `each` throws. After an
+  /// exception nothing is in flight.
+  void read_many(std::span<const std::uint64_t> indices, ReadQueue& queue, EachSample each) const;
 
   /// Reads the member with this extension: all that is behind the first dot of its name, such as
   /// ".cls" or ".seg.png", in letters of either case, with or without the dot. It may be empty.

@@ -14,7 +14,7 @@ import re
 import sys
 
 FLOORS = [  # from the ground up
-    ["version", "error", "failure", "placement", "ranks", "state", "tensor", "ragged", "stats", "stats_export", "tune", "tuning", "verdict", "markers", "stream_ref", "file", "read_queue", "store", "read_ahead", "token_type", "upstream"],
+    ["version", "error", "failure", "placement", "ranks", "state", "tensor", "ragged", "stats", "stats_export", "tune", "tuning", "verdict", "markers", "stream_ref", "file", "read_queue", "read_queue_options", "store", "read_ahead", "token_type", "upstream"],
     ["cuda", "layout", "sampler", "any_sampler", "mixture", "record_file", "mapped_records", "mds_shards", "npy_file", "subset", "tf_example", "tf_record_file", "file_folder", "tar_shards", "packed_file", "packed_file_writer", "token_file", "packing"],
     ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch", "producer_options", "prefetcher_options"],
     ["batch_producer", "prefetcher", "readback", "memory_resource"],

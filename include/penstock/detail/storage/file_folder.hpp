@@ -9,12 +9,14 @@
 #include <penstock/detail/storage/file_list.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/read_engine.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/detail/words.hpp>
 #include <penstock/file_folder.hpp>
+#include <penstock/read_queue.hpp>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -121,11 +123,16 @@ inline void ask_reader(const FileList& files, std::span<const std::uint64_t> ind
   pass();
 }
 
-inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
-  PathText path;
+/// Throws std::system_error for a path that is too long.
+inline void append_path(const FileList& files, std::uint64_t index, PathText& path) {
   if (!files.is_absolute(index)) path.append(files.folder);
   path.append(files.directory_of(index));
   path.append(files.names[index]);
+}
+
+inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
+  PathText path;
+  append_path(files, index, path);
   return ReadOnlyFile(path.c_str());
 }
 
@@ -247,6 +254,24 @@ PENSTOCK_INLINE std::span<const std::byte> FileFolder::read(std::uint64_t index,
     throw StoreError("FileFolder", files.path(index),
                      "sample " + std::to_string(index) + " is lost: " + error.what(), index);
   }
+}
+
+PENSTOCK_INLINE void FileFolder::read_many(std::span<const std::uint64_t> indices, ReadQueue& queue,
+                                           EachSample each) const {
+  for (const std::uint64_t index : indices) files_with(index);
+  detail::ReadEngine& engine = queue.engine();
+  if (files_->reader && indices.size() > 1) will_need(indices, std::chrono::steady_clock::now());
+  engine.read_files(
+      indices.size(), files_->reader == nullptr,
+      [&](std::size_t k, detail::PathText& path) {
+        detail::append_path(*files_, indices[k], path);
+      },
+      [&](const detail::WantedBytes& one, std::span<const std::byte> bytes) {
+        each(one.key, bytes);
+      },
+      [&](const detail::WantedBytes& one) {
+        each(one.key, read(indices[one.key], engine.scratch()));
+      });
 }
 
 PENSTOCK_INLINE void FileFolder::will_need(

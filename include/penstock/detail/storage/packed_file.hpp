@@ -8,6 +8,7 @@
 #include <penstock/detail/storage/name_arena.hpp>
 #include <penstock/detail/storage/needed_ranges.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
+#include <penstock/detail/storage/queued_samples.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/usable.hpp>
@@ -152,12 +153,54 @@ PENSTOCK_INLINE std::span<const std::byte> PackedFile::read(std::uint64_t index,
   const detail::PackEntry& entry = pack.entries[index];
   try {
     const auto bytes = pack.read(entry.offset, detail::room_in(scratch, entry.bytes));
-    if (!verify_ || detail::crc32c(bytes) == entry.bytes_checksum) return bytes;
+    if (is_right(index, bytes)) return bytes;
     throw std::runtime_error(
         "its bytes have another checksum than when they were written. Copy or make the file again");
   } catch (const std::runtime_error& error) {
     pack.fail_record(index, error.what());
   }
+}
+
+PENSTOCK_INLINE bool PackedFile::is_right(std::uint64_t index,
+                                          std::span<const std::byte> bytes) const {
+  return !verify_ || detail::crc32c(bytes) == pack_->entries[index].bytes_checksum;
+}
+
+PENSTOCK_INLINE void PackedFile::read_many(std::span<const std::uint64_t> indices, ReadQueue& queue,
+                                           EachSample each) const {
+  const auto place_of = [&](std::size_t k) -> detail::SamplePlace {
+    const detail::PackEntry& entry = pack_with(indices[k]).entries[indices[k]];
+    return {pack_->file, entry.offset, entry.bytes};
+  };
+  const auto alone = [&](std::size_t k) { each(k, read(indices[k], queue.engine().scratch())); };
+  const auto arrived = [&](std::size_t k, std::span<const std::byte> bytes) {
+    is_right(indices[k], bytes) ? each(k, bytes) : alone(k);
+  };
+  detail::read_queued(queue, pack_->bytes, indices.size(), place_of, arrived, alone);
+}
+
+PENSTOCK_INLINE void PackedFile::read_many_into(std::span<const std::uint64_t> indices,
+                                                std::span<const std::span<std::byte>> targets,
+                                                ReadQueue& queue) const {
+  if (targets.size() != indices.size())
+    throw std::invalid_argument("PackedFile::read_many_into: " + std::to_string(targets.size()) +
+                                " targets for " + std::to_string(indices.size()) + " records");
+  const auto place_of = [&](std::size_t k) -> detail::SamplePlace {
+    const detail::PackEntry& entry = pack_with(indices[k]).entries[indices[k]];
+    if (targets[k].size() != entry.bytes)
+      throw std::invalid_argument("PackedFile::read_many_into: a target of " +
+                                  std::to_string(targets[k].size()) + " bytes for record " +
+                                  std::to_string(indices[k]) + ", which has " +
+                                  std::to_string(entry.bytes));
+    return {pack_->file, entry.offset, entry.bytes, targets[k].data()};
+  };
+  const auto alone = [&](std::size_t k) {
+    std::ranges::copy(read(indices[k], queue.engine().scratch()), targets[k].begin());
+  };
+  const auto arrived = [&](std::size_t k, std::span<const std::byte> bytes) {
+    if (!is_right(indices[k], bytes)) alone(k);
+  };
+  detail::read_queued(queue, pack_->bytes, indices.size(), place_of, arrived, alone);
 }
 
 PENSTOCK_INLINE std::uint64_t PackedFile::bytes(std::uint64_t index) const {

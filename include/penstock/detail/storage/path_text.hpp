@@ -22,6 +22,7 @@ class PathText {
     length_ += text.copy(text_.data() + length_, text.size());
     text_[length_] = '\0';
   }
+  void clear() noexcept { length_ = 0; }
   const char* c_str() const noexcept { return text_.data(); }
   std::string_view text() const noexcept { return {text_.data(), length_}; }
 

@@ -22,7 +22,7 @@
 #include <penstock/detail/storage/read_ring.hpp>
 #include <penstock/detail/storage/read_slot.hpp>
 #include <penstock/detail/usable.hpp>
-#include <penstock/read_queue.hpp>
+#include <penstock/read_queue_options.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -78,13 +78,20 @@ class ReadEngine {
     while (in_flight_ > 0) finish_some(arrived, missed);
   }
 
-  /// Reads whole files of this machine. `path_of(i, path)` appends the path of file i, whose key
-  /// becomes i.
-  void read_files(std::size_t count, FunctionRef<void(std::size_t, PathText&)> path_of,
-                  Arrived arrived, Missed missed) {
+  /// Reads whole files, of which those of this machine are opened and read by the ring.
+  /// `path_of(i, path)` appends the path of file i, whose key becomes i.
+  void read_files(std::size_t count, bool are_local,
+                  FunctionRef<void(std::size_t, PathText&)> path_of, Arrived arrived,
+                  Missed missed) {
     const Reading reading(*this);
     stats_.requests += count;
-    for (std::size_t i = 0; i < count; ++i) start_file(i, path_of, arrived, missed);
+    look_.begin_file();
+    looked_in_ = nullptr;
+    for (std::size_t i = 0; i < count; ++i)
+      if (are_local && ring_.is_there())
+        start_file(i, path_of, arrived, missed);
+      else
+        miss({.key = i}, missed);
     while (in_flight_ > 0) finish_some(arrived, missed);
   }
 
@@ -186,13 +193,12 @@ class ReadEngine {
                   const Arrived& arrived, const Missed& missed) {
     ReadSlot& slot = free_slot(arrived, missed);
     slot.key = key;
-    slot.path = PathText();
+    slot.path.clear();
     try {
       path_of(key, slot.path);
     } catch (const std::system_error&) {  // It is too long.
       return miss_file(slot, missed);
     }
-    if (!ring_.is_there()) return miss_file(slot, missed);
     if (look_.is_worth_it()) {
       slot.opened = open_if_cached(slot.path.c_str());
       if (slot.opened.is_open()) return start_opened(slot, arrived, missed);

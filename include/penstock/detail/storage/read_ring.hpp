@@ -12,7 +12,7 @@
 #include <optional>
 #include <penstock/detail/storage/io_uring.hpp>
 #include <penstock/detail/storage/read_slot.hpp>
-#include <penstock/read_queue.hpp>
+#include <penstock/read_queue_options.hpp>
 #include <span>
 #include <string>
 #include <system_error>

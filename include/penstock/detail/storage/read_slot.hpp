@@ -106,6 +106,7 @@ class ReadSlot {
   /// Reads a whole file that was opened for it.
   void prepare_file(std::size_t bytes) {
     descriptor = opened.descriptor();
+    is_direct = false;
     offset_ = 0;
     read_to_memory(bytes);
   }

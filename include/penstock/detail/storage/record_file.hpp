@@ -6,6 +6,7 @@
 #include <chrono>
 #include <penstock/detail/storage/gathered_read.hpp>
 #include <penstock/detail/storage/needed_ranges.hpp>
+#include <penstock/detail/storage/queued_samples.hpp>
 #include <penstock/detail/storage/record_part.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/record_file.hpp>
@@ -89,6 +90,30 @@ PENSTOCK_INLINE void RecordFile::read_many(std::span<const std::uint64_t> indice
     std::ranges::sort(wanted, {}, &detail::WantedRecord::index);
     read_sorted(wanted);
   }
+}
+
+PENSTOCK_INLINE void RecordFile::read_many(std::span<const std::uint64_t> indices, ReadQueue& queue,
+                                           EachSample each) const {
+  const auto place_of = [&](std::size_t k) -> detail::SamplePlace {
+    const detail::RecordPart& part = part_of(indices[k]);
+    return {part.file, part.place_of(indices[k], record_bytes_), record_bytes_};
+  };
+  const auto alone = [&](std::size_t k) { each(k, read(indices[k], queue.engine().scratch())); };
+  detail::read_queued(queue, size_ * record_bytes_, indices.size(), place_of, each, alone);
+}
+
+PENSTOCK_INLINE void RecordFile::read_many_into(std::span<const std::uint64_t> indices,
+                                                std::span<std::byte> target,
+                                                ReadQueue& queue) const {
+  check_many("RecordFile::read_many_into", indices, target);
+  const auto row = [&](std::size_t k) { return target.subspan(k * record_bytes_, record_bytes_); };
+  const auto place_of = [&](std::size_t k) -> detail::SamplePlace {
+    const detail::RecordPart& part = part_of(indices[k]);
+    return {part.file, part.place_of(indices[k], record_bytes_), record_bytes_, row(k).data()};
+  };
+  const auto arrived = [](std::size_t, std::span<const std::byte>) {};
+  const auto alone = [&](std::size_t k) { read_into(indices[k], row(k)); };
+  detail::read_queued(queue, size_ * record_bytes_, indices.size(), place_of, arrived, alone);
 }
 
 PENSTOCK_INLINE void RecordFile::read_sorted(std::span<const detail::WantedRecord> wanted) const {

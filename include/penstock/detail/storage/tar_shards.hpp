@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <penstock/detail/storage/needed_ranges.hpp>
+#include <penstock/detail/storage/queued_samples.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
@@ -175,6 +176,7 @@ struct TarSet {
   TarShardsOptions options;
   std::vector<TarShard> shards;
   TarSamples samples;
+  std::uint64_t bytes = 0;  // of all shards
 };
 
 /// Throws StoreError for a shard without a place for its index, and for two shards with one, such
@@ -207,6 +209,7 @@ std::shared_ptr<const TarSet> tar_set(std::span<const AnyFile> shards,
   for (const AnyFile& shard : shards)
     set->shards.emplace_back(opened("TarShards", shard), set->samples.size())
         .list(options, set->samples);
+  for (const TarShard& shard : set->shards) set->bytes += shard.bytes;
   set->samples.shrink_to_fit();
   return set;
 }
@@ -229,13 +232,18 @@ struct TarShards::Place {
   std::span<const std::byte> read(const detail::TarMember& member, const Room& room) const try {
     const std::uint64_t at = member.offset() - detail::kTarBlock;
     const std::span<const std::byte> all = shard.read(at, room(detail::kTarBlock + member.size()));
-    if (shard.is_header_of(all.first(detail::kTarBlock), at, name(member), member.size()))
-      return all.subspan(detail::kTarBlock);
+    if (begins_with_header(member, all)) return all.subspan(detail::kTarBlock);
     throw std::runtime_error(
         "its header is not before its bytes: the file has changed, or the index is that of another "
         "one");
   } catch (const std::runtime_error& error) {
     fail(member, error.what());
+  }
+
+  /// Whether `all`, which begins at the member's header, does begin with that.
+  bool begins_with_header(const detail::TarMember& member, std::span<const std::byte> all) const {
+    return shard.is_header_of(all.first(detail::kTarBlock), member.offset() - detail::kTarBlock,
+                              name(member), member.size());
   }
 
   /// Its line in an index file.
@@ -309,6 +317,24 @@ PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,
   if (member.size() == 0 && !set_->options.allow_empty)
     place.fail(member, "it is empty. If samples may be empty, set TarShardsOptions::allow_empty");
   return place.read(member, [&](std::uint64_t bytes) { return detail::room_in(scratch, bytes); });
+}
+
+PENSTOCK_INLINE void TarShards::read_many(std::span<const std::uint64_t> indices, ReadQueue& queue,
+                                          EachSample each) const {
+  const auto member_at = [&](std::size_t k) -> detail::SamplePlace {
+    const Place place = place_of(indices[k]);
+    const detail::TarMember& member = place.samples.main_member(indices[k]);
+    return {place.shard.file, member.offset() - detail::kTarBlock,
+            detail::kTarBlock + member.size()};
+  };
+  const auto alone = [&](std::size_t k) { each(k, read(indices[k], queue.engine().scratch())); };
+  const auto arrived = [&](std::size_t k, std::span<const std::byte> all) {
+    const Place place = place_of(indices[k]);
+    const bool is_whole = all.size() > detail::kTarBlock &&
+                          place.begins_with_header(place.samples.main_member(indices[k]), all);
+    is_whole ? each(k, all.subspan(detail::kTarBlock)) : alone(k);
+  };
+  detail::read_queued(queue, set_->bytes, indices.size(), member_at, arrived, alone);
 }
 
 PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,
