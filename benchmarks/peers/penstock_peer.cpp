@@ -163,15 +163,23 @@ struct Records {
   Tensor<std::uint8_t, 2> bytes;  // sample x bytes of a record
 };
 
-/// With "map": out of the mapped file, as the peers read theirs; else by pread, which a file that
-/// another process cuts does not end.
+/// With "queue", so many reads in flight for each worker; with "map" out of the mapped file, as the
+/// peers read theirs; else by pread, which a file that another process cuts does not end.
 peers::Run records(const fs::path& file, std::size_t size, std::int64_t batch_size) {
   return [records = RecordFile({file}, size), all = mapped<std::uint8_t>(file), size, batch_size](
              const Json& setting, std::uint64_t epochs, const peers::Consumer& consumer) {
     const auto layout =
         Layout<Records>{batch_size}.field(&Records::bytes, {static_cast<std::int64_t>(size)});
-    const auto source = [&records, all, size, map = setting.value("map", false)](
-                            const Ticket& ticket, Records& batch) {
+    const auto depth = setting.value("queue", std::size_t{0});
+    const ReadQueueOptions reads{
+        .depth = std::max<std::size_t>(1, depth),
+        .method = setting.value("pread", false) ? ReadMethod::pread : ReadMethod::automatic,
+        .read_around = setting.value("around", std::size_t{0})};
+    const auto fill = [&records, all, size, depth, map = setting.value("map", false)](
+                          ReadQueue& queue, const Ticket& ticket, Records& batch) {
+      const std::span rows(batch.bytes.data_handle(), ticket.samples.size() * size);
+      if (depth > 0)
+        return records.read_many_into(ticket.samples, std::as_writable_bytes(rows), queue);
       for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
         const std::span row(&batch.bytes(static_cast<std::int64_t>(i), 0), size);
         if (map)
@@ -186,6 +194,7 @@ peers::Run records(const fs::path& file, std::size_t size, std::int64_t batch_si
         .samples = records.size(), .batch_size = batch_size, .shuffle = true, .seed = 7};
     order.block = setting.value("block", std::uint64_t{0});
     order.window = setting.value("window", std::uint64_t{0});
+    const auto source = per_worker([reads] { return ReadQueue(reads); }, fill);
     consume(consumer, layout, Sampler(order), AnySource<Records>(source), producer,
             [size](const HostBatch<Records>& batch, Digest* digest) {
               for (std::int64_t row = 0; digest != nullptr && row < batch.samples(); ++row) {

@@ -4,11 +4,15 @@
 // ReadQueue: many reads in flight at a time, for storage that serves many requests at once. A drive
 // that could take 64 requests gets one from each worker that calls pread; from a queue it gets 64.
 //
-//   penstock::ReadQueue queue;                                        // one for each worker
-//   records.read_many_into(ticket.samples, batch_bytes, queue);       // RecordFile
-//   images.read_many(ticket.samples, queue, [&](std::size_t row, std::span<const std::byte> jpeg) {
-//     decode(jpeg, row);                                              // PackedFile and others
-//   });
+//   const penstock::PackedFile jpegs("imagenet-train.pack");
+//   const auto source = penstock::per_worker(
+//       [] { return penstock::ReadQueue(); },  // one for each worker
+//       [&](penstock::ReadQueue& queue, const penstock::Ticket& ticket, Images& batch) {
+//         jpegs.read_many(ticket.samples, queue,
+//                         [&](std::size_t row, std::span<const std::byte> jpeg) {
+//                           decode(jpeg, batch, row);  // as they arrive, in any order
+//                         });
+//       });
 //
 // It works by io_uring, where the system has it and allows it, else by pread, with the same bytes
 // and the same errors. docs/storage.md says which path is taken when.

@@ -60,7 +60,8 @@ def own_settings(peer, task, cores):
                 for map in (False, True)]  # fmt: skip
     if task == "records_cold":
         blocks, many = {"block": 64, "window": 64, "ahead": 16}, max(8, 2 * cores)
-        return [{"workers": cores, "ahead": 8}, {"workers": many, "ahead": 0}, {"workers": cores, **blocks},
+        queues = [{"workers": cores, "queue": 64, "around": around, "ahead": 0} for around in (0, 128 << 10, 1 << 20)]
+        return queues + [{"workers": cores, "ahead": 8}, {"workers": many, "ahead": 0}, {"workers": cores, **blocks},
                 {"workers": cores, "map": True}, {"workers": many, "map": True}]  # fmt: skip
     return [{"workers": workers} for workers in counts(cores)]
 

@@ -4,6 +4,7 @@
 // that have queues.
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>

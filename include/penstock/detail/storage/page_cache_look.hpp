@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <penstock/detail/open_file.hpp>
 #include <penstock/version.hpp>
 
@@ -18,24 +19,36 @@
 
 namespace penstock::inline PENSTOCK_ABI::detail {
 
-/// What is in the page cache is read at once, for the cost of a pread. Where it is not, the
-/// question costs a system call more: so behind some reads that were not there, only one in 16 is
-/// asked for.
+/// What is in the page cache is read at once. Where it is not, the question costs a system call
+/// more: so behind some reads that were not there, only one in 16 is asked for. And preadv2, by
+/// which one asks, costs more than pread: so behind many that were there, the others are read by
+/// pread, which waits for the disk if one is not there.
 class PageCacheLook {
  public:
   /// Another file may be on a file system that can answer.
   void begin_file() noexcept { is_possible_ = true; }
   bool is_worth_it() noexcept {
     if (!is_possible_) return false;
-    return missed_ < 4 || ++left_out_ % 16 == 0;
+    return missed_ < 4 || is_turn();
   }
-  void found(bool was_there) noexcept { missed_ = was_there ? 0 : missed_ + 1; }
+  /// Whether to ask, in place of just reading.
+  bool asks() noexcept { return !is_sure() || is_turn(); }
+  bool is_sure() const noexcept { return is_possible_ && found_ >= kMany; }
+  void found(bool was_there) noexcept {
+    missed_ = was_there ? 0 : missed_ + 1;
+    found_ = was_there ? found_ + 1 : 0;
+  }
   /// The file system cannot answer.
   void not_possible() noexcept { is_possible_ = false; }
 
  private:
+  static constexpr std::uint64_t kMany = 1024;
+
+  bool is_turn() noexcept { return ++left_out_ % 16 == 0; }
+
   bool is_possible_ = true;
-  unsigned missed_ = 0;  // since the last one that was there
+  std::uint64_t missed_ = 0;  // since the last one that was there
+  std::uint64_t found_ = 0;   // since the last one that was not
   unsigned left_out_ = 0;
 };
 

@@ -65,15 +65,7 @@ class ReadEngine {
     for (std::span<WantedBytes> left = wanted_; !left.empty();) {
       const std::span<WantedBytes> some = left.first(std::min(left.size(), kSortedAtOnce));
       left = left.subspan(some.size());
-      const auto before = [](const WantedBytes& a, const WantedBytes& b) {
-        return a.file != b.file ? a.file < b.file : a.offset < b.offset;
-      };
-      if (!std::ranges::is_sorted(some, before)) std::ranges::sort(some, before);
-      for (std::size_t i = 0; i < some.size();) {
-        const std::size_t count = together(some.subspan(i));
-        start(some.subspan(i, count), arrived, missed);
-        i += count;
-      }
+      for (const std::span<const WantedBytes> one : joined(some)) start(one, arrived, missed);
     }
     while (in_flight_ > 0) finish_some(arrived, missed);
   }
@@ -127,6 +119,27 @@ class ReadEngine {
 
   // ---- Reads that begin -------------------------------------------------------------------------
 
+  /// The reads that serve these. Of a drive, in about the order in which they are wanted: a drive
+  /// has many parts, over which an order by place would spread the reads less.
+  std::span<const std::span<const WantedBytes>> joined(std::span<WantedBytes> some) {
+    // From the page cache, large records gain less by being joined than the order costs.
+    const bool is_cached = look_.is_sure();
+    const auto before = [](const WantedBytes& a, const WantedBytes& b) {
+      return a.file != b.file ? a.file < b.file : a.offset < b.offset;
+    };
+    if ((!is_cached || some.front().bytes < GatheredRead::kMostGap) &&
+        !std::ranges::is_sorted(some, before))
+      std::ranges::sort(some, before);
+    reads_.clear();
+    for (std::span<const WantedBytes> left = some; !left.empty();) {
+      reads_.push_back(left.first(together(left)));
+      left = left.subspan(reads_.back().size());
+    }
+    const auto key = [](std::span<const WantedBytes> read) { return read.front().key; };
+    if (!is_cached) std::ranges::sort(reads_, {}, key);
+    return reads_;
+  }
+
   /// How many of the first lie together.
   static std::size_t together(std::span<const WantedBytes> some) {
     const WantedBytes& first = some.front();
@@ -138,6 +151,7 @@ class ReadEngine {
     }
     for (; count < some.size() && count < GatheredRead::kMostTargets; ++count) {
       const WantedBytes& next = some[count];
+      if (next.offset < some[count - 1].offset) break;  // They may be in no order.
       if (next.file != first.file || (next.target == nullptr) != (first.target == nullptr)) break;
       if (next.offset > end + GatheredRead::kMostGap) break;
       if (next.end() - first.offset > kMostTogether) break;
@@ -181,7 +195,8 @@ class ReadEngine {
   }
 
   bool is_cached(const ReadSlot& slot) {
-    const ::ssize_t result = slot.read(RWF_NOWAIT);
+    if (!look_.asks()) return slot.is_complete(slot.read());
+    const ::ssize_t result = slot.read_cached();
     if (result < 0 && errno != EAGAIN)
       look_.not_possible();
     else
@@ -277,7 +292,7 @@ class ReadEngine {
     const std::size_t number = announced_.front();
     announced_.erase(announced_.begin());
     const ReadSlot& slot = slots_[number];
-    done_.push_back({number, slot.is_opening ? -1 : static_cast<int>(slot.read(0))});
+    done_.push_back({number, slot.is_opening ? -1 : static_cast<int>(slot.read())});
   }
 
   void finish(const ReadResult done, const Arrived& arrived, const Missed& missed) {
@@ -369,6 +384,7 @@ class ReadEngine {
   std::uint64_t around_ = 0;
   std::vector<FileRange> ranges_;
   std::vector<WantedBytes> wanted_;
+  std::vector<std::span<const WantedBytes>> reads_;
   std::vector<std::byte> scratch_;
   ReadQueueStats stats_;
 };

@@ -70,7 +70,9 @@ class ReadSlot {
     descriptor = some.front().file->descriptor();
     offset_ = some.front().offset;
     is_direct = false;
-    if (some.front().target == nullptr) return read_to_memory(farthest());
+    goes_to_targets_ = some.front().target != nullptr;
+    if (!goes_to_targets_) return read_to_memory(farthest());
+    if (some.size() == 1) return read_to(some.front().target, some.front().bytes);
     gathered_.emplace(offset_);
     std::uint64_t end = offset_;
     for (const WantedBytes& one : some) {
@@ -94,6 +96,7 @@ class ReadSlot {
       prepare(some);
     } else {
       wanted = some;
+      goes_to_targets_ = false;
       offset_ = first.offset / step * step;
       read_to_memory(farthest());
       bytes_ = (bytes_ + step - 1) / step * step;
@@ -119,7 +122,7 @@ class ReadSlot {
   /// Where the bytes of `one`, which is in `wanted`, are now.
   std::span<const std::byte> take(const WantedBytes& one) const {
     if (one.target == nullptr) return in_memory(one);
-    if (!gathered_) std::ranges::copy(in_memory(one), one.target);
+    if (!goes_to_targets_) std::memcpy(one.target, in_memory(one).data(), one.bytes);
     return {one.target, one.bytes};
   }
   std::span<const std::byte> whole() const {
@@ -130,17 +133,25 @@ class ReadSlot {
   std::uint64_t offset() const { return offset_; }
   std::size_t bytes() const { return bytes_; }
 
-  /// Reads now. `flags`: RWF_NOWAIT takes only what is in the page cache.
-  ::ssize_t read(int flags) const {
+  /// Reads now.
+  ::ssize_t read() const {
+    const auto begin = static_cast<::off_t>(offset_);
+    return uninterrupted([&] {
+      return pieces_.size() == 1
+                 ? ::pread(descriptor, pieces_[0].iov_base, pieces_[0].iov_len, begin)
+                 : ::preadv(descriptor, pieces_.data(), static_cast<int>(pieces_.size()), begin);
+    });
+  }
+  /// The same for what is in the page cache. Where that is not all, errno may be EAGAIN.
+  ::ssize_t read_cached() const {
     return uninterrupted([&] {
       return ::preadv2(descriptor, pieces_.data(), static_cast<int>(pieces_.size()),
-                       static_cast<::off_t>(offset_), flags);
+                       static_cast<::off_t>(offset_), RWF_NOWAIT);
     });
   }
 
   void clear() {
     wanted = {};
-    gathered_.reset();
     opened = OpenFile();
     tries = 0;
     is_opening = false;
@@ -164,9 +175,12 @@ class ReadSlot {
     return end;
   }
   void read_to_memory(std::uint64_t end) {
-    gathered_.reset();
-    bytes_ = needed_ = static_cast<std::size_t>(end - offset_);
-    one_piece_ = {memory_.room(bytes_).data(), bytes_};
+    const auto bytes = static_cast<std::size_t>(end - offset_);
+    read_to(memory_.room(bytes).data(), bytes);
+  }
+  void read_to(std::byte* memory, std::size_t bytes) {
+    bytes_ = needed_ = bytes;
+    one_piece_ = {memory, bytes};
     pieces_ = std::span(&one_piece_, 1);
   }
   std::span<const std::byte> in_memory(const WantedBytes& one) const {
@@ -176,7 +190,8 @@ class ReadSlot {
   std::uint64_t offset_ = 0;
   std::size_t bytes_ = 0, needed_ = 0;
   PageMemory memory_;
-  std::optional<GatheredRead> gathered_;  // to the targets; else to `memory_`
+  bool goes_to_targets_ = false;          // else to `memory_`
+  std::optional<GatheredRead> gathered_;  // of several targets
   ::iovec one_piece_{};
   std::span<const ::iovec> pieces_;
 };
