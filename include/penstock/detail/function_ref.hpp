@@ -4,10 +4,8 @@
 // FunctionRef: a reference to any callable object, for functions that are compiled once and call
 // what they are given before they return. Two pointers; allocates nothing.
 
-#include <memory>
 #include <penstock/version.hpp>
 #include <type_traits>
-#include <utility>
 
 namespace penstock::inline PENSTOCK_ABI::detail {
 
@@ -22,14 +20,14 @@ class FunctionRef<Result(Arguments...)> {
   requires(!std::is_same_v<std::remove_cvref_t<Function>, FunctionRef> &&
            std::is_invocable_r_v<Result, Function&, Arguments...>)
       FunctionRef(Function&& function)  // NOLINT(google-explicit-constructor)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
+      : object_(const_cast<void*>(static_cast<const void*>(__builtin_addressof(function)))),
         call_([](void* object, Arguments... arguments) -> Result {
           return (*static_cast<std::remove_reference_t<Function>*>(object))(
-              std::forward<Arguments>(arguments)...);
+              static_cast<Arguments&&>(arguments)...);
         }) {}
 
   Result operator()(Arguments... arguments) const {
-    return call_(object_, std::forward<Arguments>(arguments)...);
+    return call_(object_, static_cast<Arguments&&>(arguments)...);
   }
 
  private:
