@@ -27,10 +27,12 @@ namespace penstock::test {
 
 class FailingRing {
  public:
-  FailingRing() { only = this; }
+  FailingRing() { only_ = this; }
   FailingRing(const FailingRing&) = delete;
   FailingRing& operator=(const FailingRing&) = delete;
-  ~FailingRing() { only = nullptr; }
+  ~FailingRing() { only_ = nullptr; }
+  /// nullptr: there is none.
+  static FailingRing* of_this_thread() { return only_; }
 
   /// What becomes of the result of a request; it may be as it was.
   std::function<int(int)> result = {};
@@ -57,9 +59,9 @@ class FailingRing {
     return returned;
   }
 
-  static inline thread_local FailingRing* only = nullptr;
-
  private:
+  static inline thread_local FailingRing* only_ = nullptr;
+
   /// Of the results that are new since the last call.
   void change_results() {
     if (ring_ == nullptr) ring_ = mapped_ring();
@@ -104,7 +106,7 @@ extern "C" long syscall(long number, ...) noexcept {
   long arguments[6];
   for (long& argument : arguments) argument = va_arg(list, long);
   va_end(list);
-  auto* const ring = penstock::test::FailingRing::only;
+  auto* const ring = penstock::test::FailingRing::of_this_thread();
   const auto [a, b, c, d, e, f] = arguments;
   return ring == nullptr ? next(number, a, b, c, d, e, f)
                          : ring->call(number, next, a, b, c, d, e, f);

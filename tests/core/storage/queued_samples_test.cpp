@@ -48,7 +48,6 @@ using test::TarWriter;
 using test::TemporaryDirectory;
 using test::thrown;
 using test::write_file;
-using test::write_pack;
 
 using Indices = std::vector<std::uint64_t>;
 

@@ -137,7 +137,7 @@ TEST_CASE("ReadQueue reads what pread reads, by each method, at each depth, past
   }
   CHECK(queue.stats().requests == asked.size());
   CHECK(queue.stats().most_in_flight <= options.depth);
-  CHECK(queue.why_not_io_uring().empty() == (options.method == ReadMethod::automatic));
+  if (options.method == ReadMethod::pread) CHECK_FALSE(queue.why_not_io_uring().empty());
 }
 
 TEST_CASE("ReadQueue joins neighbours, in whatever order they stand", "[read_queue]") {
@@ -146,7 +146,7 @@ TEST_CASE("ReadQueue joins neighbours, in whatever order they stand", "[read_que
   write_file(directory / "a", bytes);
   const File file = File::open(directory / "a");
   ReadQueue queue(any_method());
-  const auto reads = [&](std::vector<std::uint64_t> offsets, std::size_t length) {
+  const auto reads = [&](const std::vector<std::uint64_t>& offsets, std::size_t length) {
     const ReadQueueStats before = queue.stats();
     std::vector<Asked> asked;
     for (const std::uint64_t offset : offsets) asked.emplace_back(file, offset, length);

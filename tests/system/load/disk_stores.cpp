@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <penstock/file_folder.hpp>
+#include <penstock/read_queue.hpp>
 #include <penstock/tar_shards.hpp>
 #include <span>
 #include <stdexcept>
@@ -68,12 +69,17 @@ void use_disk(const std::string& match, double damaged) {
 template <class AnyStore>
 std::uint64_t read_all(const AnyStore& store, std::uint64_t step) {
   require(store.size() == kSamples, "samples are missing");
+  ReadQueue queue(
+      {.method = ReadMethod::pread});  // What the kernel does for a ring is not seen here.
   std::vector<std::byte> scratch;
   std::uint64_t failed = 0;
   for (std::uint64_t i = 0; i < kSamples; ++i) try {
-      const std::span<const std::byte> bytes = store.read(i, scratch);
-      const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      require(text == content_of(i), "sample " + std::to_string(i) + " is torn");
+      const auto check = [&](std::size_t, std::span<const std::byte> bytes) {
+        const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        require(text == content_of(i), "sample " + std::to_string(i) + " is torn");
+      };
+      check(0, store.read(i, scratch));
+      store.read_many({&i, 1}, queue, check);
       require(store.label(i) == static_cast<std::int32_t>(i * step),
               "sample " + std::to_string(i) + " has a wrong label");
     } catch (const StoreError& error) {

@@ -5,9 +5,11 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <sstream>
 #include <string_view>
+#include <vector>
 
 namespace penstock::test::slow_disk {
 namespace {
@@ -141,6 +144,23 @@ Function* next(const char* name) {
   return bytes == 0 ? -1 : function(descriptor, target, bytes, offset);
 }
 
+::ssize_t preadv_slowly(int descriptor, const ::iovec* pieces, int count, ::off_t offset,
+                        int flags) {
+  static auto* const function = next<::ssize_t(int, const ::iovec*, int, ::off_t, int)>("preadv2");
+  const std::string path = chosen_path(descriptor);
+  std::size_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += pieces[i].iov_len;
+  if (path.empty() || bytes == 0) return function(descriptor, pieces, count, offset, flags);
+  bytes = allowed(path, static_cast<std::uint64_t>(offset), bytes);
+  if (bytes == 0) return -1;
+  std::vector<::iovec> some(pieces, pieces + count);
+  for (::iovec& piece : some) {
+    piece.iov_len = std::min(piece.iov_len, bytes);
+    bytes -= piece.iov_len;
+  }
+  return function(descriptor, some.data(), count, offset, flags);
+}
+
 int open_slowly(const char* path, int flags, ::mode_t mode) {
   static auto* const function = next<int(const char*, int, ...)>("open");
   if (is_chosen(path)) {
@@ -200,6 +220,12 @@ extern "C" {
 }
 ::ssize_t pread64(int descriptor, void* target, std::size_t bytes, ::off64_t offset) {
   return disk::pread_slowly(descriptor, target, bytes, offset);
+}
+::ssize_t preadv(int descriptor, const ::iovec* pieces, int count, ::off_t offset) {
+  return disk::preadv_slowly(descriptor, pieces, count, offset, 0);
+}
+::ssize_t preadv2(int descriptor, const ::iovec* pieces, int count, ::off_t offset, int flags) {
+  return disk::preadv_slowly(descriptor, pieces, count, offset, flags);
 }
 int open(const char* path, int flags, ...) {
   std::va_list arguments;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A bad disk: slow_disk.cpp puts its own open, read and pread in place of the system's. For
+// A bad disk: slow_disk.cpp puts its own open, read, pread, preadv and preadv2 in place of the
+// system's. For
 // the files that it is told of they are slow now and then, read less than was asked for, are
 // interrupted (EINTR), and fail where the disk is damaged (EIO). Linked into a program, or as a
 // library that LD_PRELOAD names, it serves all that the program uses, std::ifstream included, but

@@ -91,7 +91,7 @@ class ReadEngine {
   const std::string& why_not() const noexcept { return ring_.why_not(); }
 
  private:
-  static const ReadQueueOptions& checked(const ReadQueueOptions& options) {
+  static ReadQueueOptions checked(const ReadQueueOptions& options) {
     if (options.depth >= 1 && options.depth <= 4096) return options;
     throw std::invalid_argument("ReadQueue: a depth of " + std::to_string(options.depth) +
                                 ": set ReadQueueOptions::depth to 1 to 4096");
