@@ -4,7 +4,7 @@
 // and depth on the same file, by turns; and what the page cache has, by a queue and by the stores'
 // own reads, which should cost the same.
 //
-//   read_queue_benchmark [DIRECTORY [MEGABYTES [TURNS]]]      2000 MB, 4 turns
+//   read_queue_benchmark [DIRECTORY [MEGABYTES [TURNS [SECONDS]]]]      2000 MB, 4 turns of 2 s
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -110,7 +110,7 @@ double by_fio(const fs::path& path, std::size_t bytes, std::size_t depth, double
   return std::atof(line.c_str());
 }
 
-void cold(const Data& data, int turns) {
+void cold(const Data& data, int turns, int seconds) {
   const File file = File::open(data.path());
   if (file.direct().descriptor < 0) {
     std::printf("the file system has no direct reads\n");
@@ -122,10 +122,10 @@ void cold(const Data& data, int turns) {
       std::vector<double> own, fio, ratios;
       for (int i = 0; i < turns; ++i) {
         drop(file);
-        const auto queue = [&] { own.push_back(by_queue(file, bytes, depth, 2)); };
+        const auto queue = [&] { own.push_back(by_queue(file, bytes, depth, seconds)); };
         const std::size_t sectors = (bytes + 511) / 512 * 512;
         if (i % 2 == 0) queue();
-        fio.push_back(by_fio(data.path(), sectors, depth, 2));
+        fio.push_back(by_fio(data.path(), sectors, depth, seconds));
         if (i % 2 == 1) queue();
         ratios.push_back(own.back() / fio.back());
       }
@@ -226,15 +226,16 @@ int main(int argc, char** argv) {
   const fs::path directory = argc > 1 ? fs::path(argv[1]) : fs::temp_directory_path();
   const std::uint64_t megabytes = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2000;
   const int turns = argc > 3 ? std::atoi(argv[3]) : 4;
-  if (argc > 4 || !fs::is_directory(directory) || megabytes < 1 || turns < 1) {
+  const int seconds = argc > 4 ? std::atoi(argv[4]) : 2;
+  if (argc > 5 || !fs::is_directory(directory) || megabytes < 1 || turns < 1 || seconds < 1) {
     std::fprintf(stderr,
-                 "use: read_queue_benchmark [DIRECTORY [MEGABYTES [TURNS]]]: a directory that "
-                 "exists, at least 1 MB, at least 1 turn\n");
+                 "use: read_queue_benchmark [DIRECTORY [MEGABYTES [TURNS [SECONDS]]]]: a directory "
+                 "that exists, at least 1 MB, at least 1 turn, at least 1 second a turn\n");
     return 2;
   }
   const Data data(directory, megabytes);
   if (const ReadQueue queue; !queue.why_not_io_uring().empty())
     std::printf("without io_uring: %s\n", queue.why_not_io_uring().c_str());
-  cold(data, turns);
+  cold(data, turns, seconds);
   cached(data, turns);
 }

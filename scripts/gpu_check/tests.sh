@@ -54,6 +54,8 @@ benchmark() {
     trace_overhead_benchmark) words=(1) ;;
     batch_norm_benchmark) ;;
     remote_benchmark) words=(5) && if [[ -n $dry_run ]]; then words=(1 parts objects); fi ;;
+    read_queue_benchmark) words=("$build" "$(scaled 500 16)" 1 1) ;;  # docs/measured has longer runs
+    video_benchmark) words=(--benchmark_filter="first_frame|clips/engine:1/workers:(1|14)/") ;;  # all of it: the step video
     store_benchmark) words=("$build" "$(scaled 1000 64)" "$(scaled 3 1)") ;;
     tune_benchmark) words=(--decisions) && if [[ -n $dry_run ]]; then words+=(source); fi ;;
     *)

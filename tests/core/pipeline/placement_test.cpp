@@ -342,10 +342,10 @@ TEST_CASE("a placement that cannot be is refused, with what to change", "[placem
   const auto ranks = [](int rank, int size) {
     return Ranks{.rank = 0, .world_size = 8, .local_rank = rank, .local_size = size};
   };
-  for (const auto& [rank, size] : {std::pair{2, 2}, {-1, 2}, {0, 0}})
-    CHECK_THAT(thrown<std::invalid_argument>(
-                   [&] { static_cast<void>(Placement::automatic(ranks(rank, size))); }),
-               Mentions("less than local_size"));
+  for (const Ranks& wrong : {ranks(2, 2), ranks(-1, 2), ranks(0, 0)})
+    CHECK_THAT(
+        thrown<std::invalid_argument>([&] { static_cast<void>(Placement::automatic(wrong)); }),
+        Mentions("less than local_size"));
 
   const Cpus own = own_cpus();
   const int other = own.back() + 1;

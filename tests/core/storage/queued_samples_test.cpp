@@ -40,6 +40,7 @@ namespace penstock {
 namespace {
 
 using test::as_text;
+using test::drop_from_cache;
 using test::is_record;
 using test::MemoryFolder;
 using test::Mentions;
@@ -51,24 +52,17 @@ using test::write_file;
 
 using Indices = std::vector<std::uint64_t>;
 
-constexpr std::uint64_t kSamples = 200;
+constexpr std::uint64_t kStoreSamples = 200;
 
 std::string sample(std::uint64_t i) {
   return std::string(37 * (i % 11) + 1, static_cast<char>('a' + i % 26)) + std::to_string(i);
 }
 
-void drop_from_cache(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  ::fdatasync(file);
-  ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-  ::close(file);
-}
-
-/// A store of kSamples samples, all of which are sample(i), and its files.
+/// A store of kStoreSamples samples, all of which are sample(i), and its files.
 struct Pack {
   explicit Pack(const TemporaryDirectory& directory) : path(directory / "a.pack") {
     PackedFileWriter writer(path, "");
-    for (std::uint64_t i = 0; i < kSamples; ++i) {
+    for (std::uint64_t i = 0; i < kStoreSamples; ++i) {
       const std::string bytes = sample(i);
       writer.append(std::as_bytes(std::span(bytes)), 0, std::to_string(i));
     }
@@ -82,7 +76,7 @@ struct Tars {
   explicit Tars(const TemporaryDirectory& directory) {
     for (std::uint64_t shard = 0; shard < 3; ++shard) {
       TarWriter tar;
-      for (std::uint64_t i = shard * kSamples / 3; i < (shard + 1) * kSamples / 3; ++i)
+      for (std::uint64_t i = shard * kStoreSamples / 3; i < (shard + 1) * kStoreSamples / 3; ++i)
         tar.add(std::to_string(i) + ".jpg", sample(i)).add(std::to_string(i) + ".cls", "7");
       paths.push_back(directory / (std::to_string(shard) + ".tar").c_str());
       tar.save(paths.back());
@@ -94,13 +88,13 @@ struct Tars {
 };
 struct Folder {
   explicit Folder(const TemporaryDirectory& directory) : folder(directory / "f") {
-    for (std::uint64_t i = 0; i < kSamples; ++i)
+    for (std::uint64_t i = 0; i < kStoreSamples; ++i)
       write_file(folder / (i % 2 == 0 ? "a" : "b") / (std::to_string(i) + ".jpg"), sample(i));
   }
   FileFolder open() const { return FileFolder::from_files(files()); }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> all;
-    for (std::uint64_t i = 0; i < kSamples; ++i)
+    for (std::uint64_t i = 0; i < kStoreSamples; ++i)
       all.push_back(folder / (i % 2 == 0 ? "a" : "b") / (std::to_string(i) + ".jpg"));
     return all;
   }
@@ -138,9 +132,9 @@ TEMPLATE_TEST_CASE("a store reads the same samples by a queue as without", "[que
   const TemporaryDirectory directory;
   const TestType data(directory);
   const auto store = data.open();
-  REQUIRE(store.size() == kSamples);
+  REQUIRE(store.size() == kStoreSamples);
   ReadQueue queue(any_options());
-  const Indices indices = mixed_indices(kSamples);
+  const Indices indices = mixed_indices(kStoreSamples);
   for (const bool is_cold : {true, false, false}) {
     if (is_cold)
       for (const auto& file : data.files()) drop_from_cache(file);
@@ -150,10 +144,10 @@ TEMPLATE_TEST_CASE("a store reads the same samples by a queue as without", "[que
   CHECK(texts(store, {}, queue).empty());
   int calls = 0;
   CHECK_THAT(thrown<std::out_of_range>([&] {
-               const Indices wrong{0, kSamples};
+               const Indices wrong{0, kStoreSamples};
                store.read_many(wrong, queue, [&](auto...) { ++calls; });
              }),
-             Mentions(std::to_string(kSamples)));
+             Mentions(std::to_string(kStoreSamples)));
   CHECK(calls == 0);
 }
 
@@ -166,7 +160,7 @@ TEMPLATE_TEST_CASE("a store has the same errors by a queue as without", "[queued
   std::filesystem::resize_file(last, std::filesystem::file_size(last) / 20);
   if constexpr (std::is_same_v<TestType, Folder>) std::filesystem::remove(last);
   ReadQueue queue(any_options());
-  const std::uint64_t lost = kSamples - 1;
+  const std::uint64_t lost = kStoreSamples - 1;
   std::vector<std::byte> scratch;
   const std::string alone = thrown<StoreError>([&] { store.read(lost, scratch); });
   REQUIRE_THAT(alone, Mentions("is lost"));
@@ -276,7 +270,7 @@ TEST_CASE("a queue leaves no file of a folder open, whatever is thrown", "[queue
     for (const auto& file : data.files()) drop_from_cache(file);
     int calls = 0;
     CHECK(thrown<std::runtime_error>([&] {
-            files.read_many(mixed_indices(kSamples), queue, [&](auto...) {
+            files.read_many(mixed_indices(kStoreSamples), queue, [&](auto...) {
               if (++calls == number) throw std::runtime_error("enough");
             });
           }) == "enough");

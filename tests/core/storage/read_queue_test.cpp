@@ -36,6 +36,7 @@ namespace {
 
 using test::as_text;
 using test::DescriptorFile;
+using test::drop_from_cache;
 using test::MemoryFile;
 using test::Mentions;
 using test::TemporaryDirectory;
@@ -52,14 +53,6 @@ std::string random_bytes(std::size_t count, std::uint64_t seed) {
   std::string bytes(count, '\0');
   for (char& byte : bytes) byte = static_cast<char>(random());
   return bytes;
-}
-
-/// The next read of the file is one of the disk, where the file system has a disk.
-void drop_from_cache(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  ::fdatasync(file);
-  ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-  ::close(file);
 }
 
 /// Both ways; the first where the system allows it.
@@ -219,6 +212,23 @@ TEST_CASE("ReadQueue tells how many bytes a file still has that was cut", "[read
   CHECK(outcomes[0].bytes == 4000);
   CHECK(outcomes[1].bytes == 1000);
   CHECK(outcomes[2].bytes == 0);
+}
+
+TEST_CASE("direct reads of a ReadQueue are aligned, so that none is done once more",
+          "[read_queue]") {
+  const TemporaryDirectory directory;
+  write_file(directory / "a", random_bytes(300'777, 1));
+  const File file = File::open(directory / "a");
+  if (file.direct().descriptor < 0) return;  // The file system has none.
+  ReadQueueOptions options = any_method();
+  options.direct = DirectReads::always;
+  ReadQueue queue(options);
+  std::vector<Asked> asked;
+  for (std::uint64_t i = 0; i < 20; ++i) asked.emplace_back(file, 14'999 * i, 3333);
+  for (const ReadOutcome& outcome : outcomes_of(queue, requests_of(asked)))
+    CHECK(outcome.bytes == 3333);
+  CHECK(queue.stats().direct == 20);
+  CHECK(queue.stats().alone == 0);
 }
 
 TEST_CASE("ReadQueue reads files that bring few bytes at a time, or do not wait", "[read_queue]") {
