@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "clip_clock.hpp"
 #include "codec.hpp"
 #include "packet_source.hpp"
 #include "stream_of.hpp"
@@ -162,10 +163,12 @@ void ClipDecoder::Core::note_damage(int status, std::int64_t time) {
 }
 
 bool ClipDecoder::Core::receive() {
+  const InStage stage(ClipStage::libavcodec);
   const int status = avcodec_receive_frame(codec_.get(), frame_.get());
   if (status == AVERROR(ENOMEM)) throw std::bad_alloc();
   if (status < 0 && status != AVERROR(EAGAIN) && status != AVERROR_EOF)
     note_damage(status, packet_->pts);
+  if (status >= 0) ClipClock::count_picture();
   return status >= 0;
 }
 
@@ -180,11 +183,13 @@ bool ClipDecoder::Core::is_passed_over(std::uint64_t wanted) const {
 
 void ClipDecoder::Core::feed(std::uint64_t wanted) {
   if (!packets_->read(*packet_)) {
+    const InStage stage(ClipStage::libavcodec);
     avcodec_send_packet(codec_.get(), nullptr);
     is_drained_ = true;
     return;
   }
   ++fed_;
+  const InStage stage(ClipStage::libavcodec);
   codec_->skip_frame = is_passed_over(wanted) ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
   const int status = avcodec_send_packet(codec_.get(), packet_.get());
   if (status == AVERROR(ENOMEM)) throw std::bad_alloc();

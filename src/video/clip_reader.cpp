@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "clip_clock.hpp"
 #include "engine_pool.hpp"
 #include "staging.hpp"
 
@@ -91,7 +92,7 @@ class ClipReader::Core {
             const Launch& launch, cudaStream_t stream, const std::stop_token& stop);
   const DecoderStats& stats() const { return decode_.stats(); }
   const std::string& why_no_engine() const { return why_no_engine_; }
-  std::uint64_t clips_by_engine() const { return clips_by_engine_; }
+  const ClipTimes& times() const { return times_; }
 
  private:
   /// An output: the frame that it is made of, and its number.
@@ -126,7 +127,7 @@ class ClipReader::Core {
   std::shared_ptr<EnginePool> pool_;  ///< nullptr: there are no engines
   FrameEngine* engine_ = nullptr;     ///< that decodes this clip; the surfaces are its
   std::string why_no_engine_;
-  std::uint64_t clips_by_engine_ = 0;
+  ClipTimes times_;
   std::array<Lane, 2> lanes_;
   std::size_t turn_ = 0;
   std::size_t outputs_ = 0;           ///< in the current lane
@@ -151,6 +152,7 @@ void ClipReader::Core::take_lane() {
   outputs_ = 0;
   used_ = kDescriptions;
   const ScopedRange range(WaitForStaging{}, turn_);
+  const InStage stage(ClipStage::wait_for_device);
   lanes_[turn_].staging.free.synchronize();
   give_back(lanes_[turn_]);
 }
@@ -163,6 +165,7 @@ void ClipReader::Core::give_back(Lane& lane) noexcept {
 
 /// Waits for all that reads surfaces, or writes them.
 void ClipReader::Core::give_back_all(cudaStream_t stream) noexcept {
+  const InStage stage(ClipStage::wait_for_device);
   if (!lanes_[turn_].surfaces.empty()) cudaStreamSynchronize(stream);
   for (Lane& lane : lanes_) {
     if (!lane.surfaces.empty()) cudaEventSynchronize(lane.staging.free.get());
@@ -201,6 +204,7 @@ void ClipReader::Core::check_room(std::size_t frame, const VideoStream& stream) 
 
 /// Copies a frame to the lane, without gaps. Returns where it will be on the device.
 FramePlanes ClipReader::Core::stage(const FramePlanes& planes) {
+  const InStage stage(ClipStage::copy);
   const Staging& lane = lanes_[turn_].staging;
   const std::int64_t sample = sample_bytes(planes.format);
   const images::ImageSize chroma = chroma_size(planes.size);
@@ -229,12 +233,18 @@ void ClipReader::Core::read(const Video& video, std::span<const std::uint64_t> f
                             const images::View& view, const Launch& launch, cudaStream_t stream,
                             const std::stop_token& stop) {
   const ScopedRange range(DecodeClip{}, frames.size());
+  const ClipClock clock(times_);
   const CaptureModeGuard guard;
   sort(frames);
   outputs_ = 0;  // What an exception has left is not used.
   used_ = kDescriptions;
-  if (!read_by_engine(video, view, launch, stream, stop))
+  if (read_by_engine(video, view, launch, stream, stop)) {
+    ++times_.by_engine;
+  } else {
     read_by_cpu(video, view, launch, stream, stop);
+    ++times_.by_cpu;
+  }
+  times_.frames += frames.size();
 }
 
 /// Returns false if the CPU has to decode the clip, and says why.
@@ -250,6 +260,7 @@ bool ClipReader::Core::read_by_engine(const Video& video, const images::View& vi
   EnginePool::Lease engine;
   {
     const ScopedRange range(WaitForTurn{}, frames_.size());
+    const InStage stage(ClipStage::wait_for_decoder);
     engine = pool_->take(described, engine_use_ != EngineUse::if_free, stop);
   }
   engine_ = engine.get();
@@ -321,7 +332,6 @@ bool ClipReader::Core::decode_by_engine(const Video& video, const images::View& 
   Surfaces sink(*this, video, view, launch, stream);
   engine_->decode(video, frames_, stream, sink, stop);
   sink.give_back_all();
-  ++clips_by_engine_;
   return true;
 } catch (const VideoError& error) {
   why_no_engine_ = error.what();
@@ -344,8 +354,8 @@ ClipReader::~ClipReader() = default;
 const std::string& ClipReader::why_no_engine() const noexcept {
   return core_->why_no_engine();
 }
-std::uint64_t ClipReader::clips_by_engine() const noexcept {
-  return core_->clips_by_engine();
+const ClipTimes& ClipReader::times() const noexcept {
+  return core_->times();
 }
 const DecoderStats& ClipReader::stats() const noexcept {
   return core_->stats();

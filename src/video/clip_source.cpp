@@ -3,6 +3,7 @@
 #include <array>
 #include <penstock/video/clip_source.hpp>
 
+#include "clip_clock.hpp"
 #include "staging.hpp"
 
 namespace penstock::inline PENSTOCK_ABI::video {
@@ -79,6 +80,20 @@ void ClipFacts::copy(std::int32_t* labels, double* times, cudaStream_t stream) {
     cudaStreamSynchronize(stream);  // Nothing else indicates that the memory is in use.
     throw;
   }
+}
+
+Video ClipWorker::video(penstock::detail::FunctionRef<Video()> open) {
+  const ClipClock clock(index, ClipStage::index);
+  return open();
+}
+
+void ClipWorker::tell(ClipTotals& totals) {
+  ClipTimes all = reader.times();
+  all += index;
+  ClipTimes news = all;
+  news -= told;
+  totals.add(news);
+  told = all;
 }
 
 void throw_bad_clip(const std::string& file) {

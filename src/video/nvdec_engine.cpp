@@ -33,6 +33,7 @@ std::unique_ptr<EngineMaker> make_nvdec(std::string& why_not) {
 #include <vector>
 
 #include "annexb_filter.hpp"
+#include "clip_clock.hpp"
 #include "nvdec_decoder.hpp"
 #include "nvdec_library.hpp"
 #include "packet_source.hpp"
@@ -40,10 +41,6 @@ std::unique_ptr<EngineMaker> make_nvdec(std::string& why_not) {
 namespace penstock::inline PENSTOCK_ABI::video {
 namespace {
 
-struct Seek {
-  static constexpr const char* message = "seek";
-  static constexpr MarkerCategory category = markers::category::fill;
-};
 struct WaitForEngine {
   static constexpr const char* message = "wait for a video engine";
   static constexpr MarkerCategory category = markers::category::wait;
@@ -194,7 +191,9 @@ void NvdecEngine::make_parser() {
   };
   params.pfnDecodePicture = [](void* engine, CUVIDPICPARAMS* picture) noexcept {
     return guarded(engine, [&](NvdecEngine& self) {
-      if (self.job_->is_needed || picture->ref_pic_flag != 0) self.decoder_->decode(*picture);
+      if (!self.job_->is_needed && picture->ref_pic_flag == 0) return 1;
+      self.decoder_->decode(*picture);
+      ClipClock::count_picture();
       return 1;
     });
   };
@@ -216,7 +215,6 @@ void NvdecEngine::end_parser() noexcept {
 void NvdecEngine::begin(std::uint32_t start) {
   if (index_->starts()[start].is_key == 0)
     throw VideoError("the file begins without a key frame: only the CPU decodes its first frames");
-  const ScopedRange range(Seek{}, start);
   packets_->go_to(start);
   filter_->flush();
   if (parser_ == nullptr) make_parser();
@@ -251,6 +249,7 @@ void NvdecEngine::show(const CUVIDPARSERDISPINFO& shown) {
 }
 
 void NvdecEngine::parse(CUVIDSOURCEDATAPACKET data) {
+  const InStage stage(ClipStage::engine);
   const CUresult status = library_.cuvidParseVideoData(parser_, &data);
   if (job_->error != nullptr) std::rethrow_exception(std::exchange(job_->error, nullptr));
   check_cuvid(status, "cuvidParseVideoData");

@@ -2,11 +2,23 @@
 
 #include "packet_source.hpp"
 
+#include <penstock/markers.hpp>
 #include <penstock/video/video_error.hpp>
 #include <string>
 
+#include "clip_clock.hpp"
+
 namespace penstock::inline PENSTOCK_ABI::video {
 namespace {
+
+struct OpenFile {
+  static constexpr const char* message = "open video file";
+  static constexpr MarkerCategory category = markers::category::fill;
+};
+struct Seek {
+  static constexpr const char* message = "seek";
+  static constexpr MarkerCategory category = markers::category::fill;
+};
 
 bool is_packet_of(const StartEntry& start, const AVPacket& packet) {
   return packet.pts == start.time &&
@@ -22,6 +34,8 @@ PacketSource::PacketSource(const File& file, const FrameIndex& index) : file_(fi
 /// libavformat may come out elsewhere than where it was asked to go, so the packet itself is looked
 /// for. The last way is to read the file from its begin.
 void PacketSource::go_to(std::uint32_t number) {
+  const ScopedRange range(Seek{}, number);
+  const InStage stage(ClipStage::seek);
   const auto starts = index_.starts();
   const StartEntry& start = starts[number];
   has_first_ = false;
@@ -60,7 +74,14 @@ bool PacketSource::skip_to(const StartEntry& start) {
   return false;
 }
 
+void PacketSource::reopen() {
+  const ScopedRange range(OpenFile{}, 0);
+  const InStage stage(ClipStage::open_file);
+  demuxer_.emplace(file_, index_.stream().number);
+}
+
 bool PacketSource::read(AVPacket& packet) {
+  const InStage stage(ClipStage::read_packets);
   if (!has_first_) return demuxer_->read(packet);
   av_packet_unref(&packet);
   av_packet_move_ref(&packet, first_.get());

@@ -27,7 +27,7 @@ class PacketSource {
   bool find(const StartEntry& start, const StartEntry& near);
   bool is_behind(const StartEntry& start) const;
   bool skip_to(const StartEntry& start);
-  void reopen() { demuxer_.emplace(file_, index_.stream().number); }
+  void reopen();
 
   File file_;
   const FrameIndex& index_;

@@ -71,13 +71,13 @@ TEST_CASE("NVDEC delivers the frames that the CPU delivers", "[video][gpu]") {
     for (const std::vector<std::uint64_t>& frames :
          {std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
           std::vector<std::uint64_t>{31}, std::vector<std::uint64_t>{13, 2, 13, 49, 25}}) {
-      const std::uint64_t before = engine.clips_by_engine();
+      const std::uint64_t before = engine.times().by_engine;
       const Outputs by_cpu(cpu, video, frames, stream), by_engine(engine, video, frames, stream);
       INFO(kind.file << ", from frame " << frames[0] << ": " << engine.why_no_engine());
       CHECK(are_equal(by_cpu, by_engine));
       // Not all GPUs have engines for AV1.
       if (engine.why_no_engine() != "the engines do not decode AV1 with 8 bits")
-        CHECK(engine.clips_by_engine() == before + 1);
+        CHECK(engine.times().by_engine == before + 1);
     }
   }
 }
@@ -98,7 +98,7 @@ TEST_CASE("NVDEC's decoders are changed for other sizes while kernels still read
   for (int round = 0; round < 3; ++round)
     for (const Video& video : videos)
       by_engine.push_back(std::make_unique<Outputs>(engine, video, frames, stream));
-  CHECK(engine.clips_by_engine() == by_engine.size());
+  CHECK(engine.times().by_engine == by_engine.size());
   for (std::size_t i = 0; i < by_engine.size(); ++i)
     CHECK(are_equal(*by_engine[i], Outputs(cpu, videos[i % videos.size()], frames, stream)));
 }
@@ -130,7 +130,7 @@ TEST_CASE("more readers than decoders share the engines, and the CPU has the res
           own.synchronize();
           cudaMemcpy(read.data(), memory, bytes, cudaMemcpyDeviceToHost);
           cudaFree(memory);
-          by_engine += reader.clips_by_engine();
+          by_engine += reader.times().by_engine;
           if (!std::equal(read.begin(), read.end(), expected.begin(),
                           [](int x, int y) { return std::abs(x - y) <= 1; }))
             ++wrong;

@@ -305,7 +305,7 @@ TEST_CASE("After warm-up a clip reader makes no CUDA objects and takes no CUDA m
 TEST_CASE("Without an engine of a GPU the CPU decodes, or an error says why there is none",
           "[video]") {
   const ClipReader reader({.engine = EngineUse::if_possible}), cpu;
-  CHECK(reader.clips_by_engine() == 0);
+  CHECK(reader.times().by_engine == 0);
   CHECK(cpu.why_no_engine() == "no engine is asked for");
   CHECK_FALSE(reader.why_no_engine().empty());
   CHECK_THAT(penstock::test::thrown<std::runtime_error>(

@@ -21,6 +21,7 @@
 #include <penstock/images/resize_batch.hpp>
 #include <penstock/images/view.hpp>
 #include <penstock/video/clip_decoder.hpp>
+#include <penstock/video/clip_times.hpp>
 #include <penstock/video/convert_frames.hpp>
 #include <span>
 #include <stop_token>
@@ -77,8 +78,8 @@ class ClipReader {
   /// Why no engine decodes; or, if there is one, why it did not decode the last clip that the CPU
   /// decoded; empty if there is no such clip.
   const std::string& why_no_engine() const noexcept;
-  /// How many clips an engine has decoded.
-  std::uint64_t clips_by_engine() const noexcept;
+  /// How many clips it has read, by what, and where the time went.
+  const ClipTimes& times() const noexcept;
   /// What its decoder on the CPU has done so far.
   const DecoderStats& stats() const noexcept;
 

@@ -20,6 +20,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <penstock/detail/function_ref.hpp>
 #include <penstock/error.hpp>
 #include <penstock/images/image_error.hpp>
 #include <penstock/images/resize_batch.hpp>
@@ -77,6 +78,9 @@ struct ClipSourceOptions {
   /// What is done with a clip that cannot be read. Not set: the batch fails, and a FailurePolicy
   /// decides. Set: the clip becomes zeros with the label -1, and this is called, by any worker.
   std::function<void(const BadClip&)> on_bad_clip = {};
+  /// Each worker adds here what it has done for a batch; nullptr: nowhere. It outlives the
+  /// pipeline.
+  ClipTotals* totals = nullptr;
 };
 
 /// The view that resizes the whole picture to one size, whatever its proportions are.
@@ -121,9 +125,15 @@ class ClipFacts {
 struct ClipWorker {
   explicit ClipWorker(const ClipReaderOptions& options) : reader(options) {}
 
+  /// Returns what `open` returns, which loads or makes an index, and measures it.
+  Video video(penstock::detail::FunctionRef<Video()> open);
+  /// Adds what was done since the last call.
+  void tell(ClipTotals& totals);
+
   ClipReader reader;
   ClipFacts facts;
   std::vector<std::uint64_t> frames;
+  ClipTimes index{}, told{};  ///< of the indexes; what was added to the totals
 };
 
 /// Throws a VideoError that names the file, with the exception that is being handled nested.
@@ -151,6 +161,7 @@ struct ReadClips {
         options.on_bad_clip({ticket.samples[row], ticket.epoch, ticket.batch, error.what()});
       }
     worker.facts.copy(batch.labels.data_handle(), batch.times.data_handle(), stream);
+    if (options.totals != nullptr) worker.tell(*options.totals);
   }
 
  private:
@@ -164,7 +175,7 @@ struct ReadClips {
     const std::uint64_t sample = ticket.samples[row], file = sample / options.clips_per_file;
     const std::uint64_t seed = ticket.sample_seed(row);
     try {
-      const Video video = files->video(file);
+      const Video video = worker.video([&] { return files->video(file); });
       choose(ClipChoice{seed, sample % options.clips_per_file, options.clips_per_file},
              *video.index, worker.frames);
       if (static_cast<std::int64_t>(worker.frames.size()) != batch.pixels.extent(1))
