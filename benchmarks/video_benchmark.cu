@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Clips of video files in batches of device memory, decoded by the CPU (engine 0), by the video
-// engines of the GPU (engine 1) and by both (engine 2): clips of 16 frames that begin anywhere, and
-// single frames. The files have 320 x 256 pixels, 300 frames, and a key frame after each 30 of
-// them. The program ffmpeg makes them, unless the folder PENSTOCK_VIDEO_CLIPS has them.
+// engines of the GPU (engine 1) and by both (engine 2): clips of 16 and 64 frames that begin
+// anywhere, and single frames. The files have 320 x 256 pixels, 300 frames, and a key frame after
+// each 30 of them. The program ffmpeg makes them, unless the folder PENSTOCK_VIDEO_CLIPS has them.
 
 #include <benchmark/benchmark.h>
 #include <unistd.h>
@@ -19,6 +19,7 @@
 #include <penstock/images/crop.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/video/clip_source.hpp>
+#include <penstock/video/clip_verdict.hpp>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -29,7 +30,7 @@ namespace {
 namespace video = penstock::video;
 
 constexpr int kFiles = 8;
-constexpr std::int64_t kClips = 8, kFrames = 16;
+constexpr std::int64_t kClips = 8;
 constexpr penstock::images::ImageSize kOutput{112, 112};
 
 std::filesystem::path clip_folder() {
@@ -70,22 +71,32 @@ video::ClipReaderOptions reader_options(const benchmark::State& state) {
 
 void clips(benchmark::State& state) try {
   const int workers = static_cast<int>(state.range(1));
+  const std::int64_t frames = state.range(2);
+  video::ClipTotals totals;
   const penstock::images::OutputFormat format{.size = kOutput};
   const penstock::images::RandomResizedCrop crop{.output = kOutput};
   penstock::Prefetcher<video::Clips<float>> prefetcher{
-      video::clips_layout<float>(kClips, kFrames, format),
+      video::clips_layout<float>(kClips, frames, format),
       {.samples = files().size() * 64, .batch_size = kClips, .shuffle = true, .seed = 1},
-      video::clip_source<float>(files(), video::RandomClip{.frames = kFrames}, crop, format,
-                                {.clips_per_file = 64, .reader = reader_options(state)}),
+      video::clip_source<float>(
+          files(), video::RandomClip{.frames = static_cast<std::uint64_t>(frames)}, crop, format,
+          {.clips_per_file = 64, .reader = reader_options(state), .totals = &totals}),
       {.workers = workers,
        .device_depth = static_cast<std::size_t>(workers) + 2,
        .epochs = 1'000'000}};
   penstock::Stream stream;
   const auto take = [&] { benchmark::DoNotOptimize(prefetcher.next(stream.get())); };
   for (int i = 0; i < 4 * workers; ++i) take();
+  const video::ClipTimes before = totals.read();
   for (auto _ : state) take();
+  const video::ClipVerdict verdict = video::clip_verdict(prefetcher.stats(), totals);
+  video::ClipTimes times = totals.read();
+  times -= before;
   state.counters["frames/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations() * kClips * kFrames), benchmark::Counter::kIsRate);
+      static_cast<double>(state.iterations() * kClips * frames), benchmark::Counter::kIsRate);
+  state.counters["pictures/frame"] =
+      static_cast<double>(times.pictures) / static_cast<double>(times.frames);
+  state.SetLabel(verdict.sentence);
 } catch (const std::exception& error) {
   state.SkipWithError(error.what());
 }
@@ -167,14 +178,15 @@ void many_files(benchmark::State& state) try {
 }
 
 BENCHMARK(clips)
-    ->ArgNames({"engine", "workers"})
-    ->ArgsProduct({{0, 1, 2}, {1, 7, 14, 16, 24, 32, 40}})
+    ->ArgNames({"engine", "workers", "frames"})
+    ->ArgsProduct({{0}, {1, 16}, {16, 64}})
+    ->ArgsProduct({{1}, {1, 7, 14, 16}, {16, 64}})
+    ->ArgsProduct({{2}, {24, 30, 36}, {16, 64}})
     ->UseRealTime()
     ->MeasureProcessCPUTime()
     ->MinTime(1.5);
 BENCHMARK(many_files)
     ->ArgNames({"engine", "files"})
-
     ->Args({1, 100'000})
     ->Iterations(1)
     ->UseRealTime();

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clips of video files in batches on the GPU, by other loaders: SPDL, torchcodec and PyNvVideoCodec.
 
-    video.py FOLDER [--threads 8,16] [--seconds 4] [--peers spdl,torchcodec,pynvvideocodec]
+    video.py FOLDER [--threads 8,16] [--frames 16,64] [--seconds 4] [--peers spdl,torchcodec,pynvvideocodec]
 
-It does what benchmarks/video_benchmark.cu does with the same files: clips of 16 frames that begin
+It does what benchmarks/video_benchmark.cu does with the same files: clips of some frames that begin
 anywhere, decoded by the video engines, resized to 112 x 112 pixels, in batches of 8. Each peer runs
 in a thread pool, as its documentation shows it, and the main thread makes the batches. A peer that
 is not installed is left out. The last lines are the frames of one random clip, as a latency.
@@ -18,7 +18,7 @@ import statistics
 import threading
 import time
 
-CLIPS, FRAMES, SIZE, RATE, LENGTH = 8, 16, 112, 30, 300
+CLIPS, SIZE, RATE, LENGTH = 8, 112, 30, 300
 
 
 def spdl_clip():
@@ -72,12 +72,12 @@ def pynvvideocodec_clip():
 PEERS = {"spdl": spdl_clip, "torchcodec": torchcodec_clip, "pynvvideocodec": pynvvideocodec_clip}
 
 
-def rate(read, torch, files, threads, seconds):
+def rate(read, torch, files, threads, frames, seconds):
     """Returns frames per second, after a warm-up of a quarter of the time."""
     choose = random.Random(1)
 
     def clip():
-        return read(choose.choice(files), choose.randrange(LENGTH - FRAMES), FRAMES)
+        return read(choose.choice(files), choose.randrange(LENGTH - frames), frames)
 
     done, begin, counted_from = 0, time.perf_counter(), None
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
@@ -93,7 +93,7 @@ def rate(read, torch, files, threads, seconds):
                 torch.cuda.synchronize()
                 counted_from, done = time.perf_counter(), 0
             elif counted_from is not None:
-                done += CLIPS * FRAMES
+                done += CLIPS * frames
                 if now - counted_from > seconds:
                     torch.cuda.synchronize()
                     result = done / (time.perf_counter() - counted_from)
@@ -108,7 +108,7 @@ def latency(read, torch, files):
     times = []
     for i in range(120):
         begin = time.perf_counter()
-        read(choose.choice(files), choose.randrange(LENGTH - FRAMES), 1)
+        read(choose.choice(files), choose.randrange(LENGTH - 1), 1)
         torch.cuda.synchronize()
         if i >= 20:
             times.append((time.perf_counter() - begin) * 1e3)
@@ -119,6 +119,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--threads", default="8,16")
+    parser.add_argument("--frames", default="16,64")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--peers", default=",".join(PEERS))
     options = parser.parse_args()
@@ -132,10 +133,12 @@ def main():
             print(f"{peer}: not installed ({error})")
             continue
         try:
-            shape = tuple(read(files[0], 60, FRAMES).shape)
+            shape = tuple(read(files[0], 60, 16).shape)
             print(f"{peer}: a clip is {shape}, its first frame takes {latency(read, torch, files):.2f} ms", flush=True)
-            for threads in map(int, options.threads.split(",")):
-                print(f"{peer}: {threads} threads: {rate(read, torch, files, threads, options.seconds):.0f} frames/s", flush=True)
+            for frames in map(int, options.frames.split(",")):
+                for threads in map(int, options.threads.split(",")):
+                    found = rate(read, torch, files, threads, frames, options.seconds)
+                    print(f"{peer}: clips of {frames} frames, {threads} threads: {found:.0f} frames/s", flush=True)
         except Exception as error:  # noqa: BLE001: the next peer still runs
             print(f"{peer}: fails: {type(error).__name__}: {error}", flush=True)
 

@@ -12,6 +12,7 @@
 #include <penstock/trace/session.hpp>
 #include <penstock/version.hpp>
 #include <string>
+#include <vector>
 
 #include "event_sink.hpp"
 
@@ -36,6 +37,8 @@ class Backend {
   virtual void hand_over() {}
   /// Sets the final text of names that were unknown, or too expensive to find, while recording.
   virtual void complete(Timeline&) const {}
+  /// How busy the video engines of the timeline's devices were, if the program decodes video.
+  virtual std::vector<EngineUse> engine_use(const Timeline&) const { return {}; }
   /// Finds the device and the number of one of the program's streams in events. Returns false if
   /// there is no such stream.
   virtual bool identify(cudaStream_t stream, int* device, std::uint64_t* id) const = 0;

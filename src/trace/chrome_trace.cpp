@@ -60,6 +60,7 @@ class ChromeTrace {
       if (track.kind == Track::Kind::stream) devices_ = std::max(devices_, track.device + 1);
     for (const MemoryLevel& level : timeline.memory)
       devices_ = std::max(devices_, level.device + 1);
+    for (const EngineUse& use : timeline.engine_use) devices_ = std::max(devices_, use.device + 1);
     for (const std::string& name : timeline.names) {
       quoted_.emplace_back();
       append_quoted(quoted_.back(), limited(readable_within_bounds(name), kLongest));
@@ -73,7 +74,10 @@ class ChromeTrace {
     write_processes();
     write_tracks();
     for (std::size_t i = 0; i < timeline_.events.size(); ++i) write_event(i);
-    for (const MemoryLevel& level : timeline_.memory) write_level(level);
+    for (const MemoryLevel& level : timeline_.memory)
+      write_counter(level.device, level.begin, "memory", "bytes", level.bytes);
+    for (const EngineUse& use : timeline_.engine_use)
+      write_counter(use.device, use.time, "video engines", "percent", use.percent);
     file_.write("\n]}\n");
   }
 
@@ -192,13 +196,20 @@ class ChromeTrace {
   }
 
   /// Writes a counter of the device's process.
-  void write_level(const MemoryLevel& level) {
+  void write_counter(int device, Time time, std::string_view name, std::string_view unit,
+                     std::uint64_t value) {
     line_ = "{\"ph\":\"C\",\"pid\":";
-    append_number(line_, process_of(level.device));
+    append_number(line_, process_of(device));
     line_ += ",\"ts\":";
-    append_microseconds(line_, level.begin);
-    line_ += ",\"name\":\"memory\",\"cat\":\"memory\",\"args\":{\"bytes\":";
-    append_number(line_, level.bytes);
+    append_microseconds(line_, time);
+    line_ += ",\"name\":\"";
+    line_ += name;
+    line_ += "\",\"cat\":\"";
+    line_ += name;
+    line_ += "\",\"args\":{\"";
+    line_ += unit;
+    line_ += "\":";
+    append_number(line_, value);
     line_ += "}}";
     write_line(line_);
   }

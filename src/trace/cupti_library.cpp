@@ -103,6 +103,7 @@ Driver load_driver() {
   find(library, "cuDeviceGetCount", driver.device_count);
   find(library, "cuDeviceGet", driver.device_get);
   find(library, "cuDeviceGetName", driver.device_name);
+  find(library, "cuDeviceGetPCIBusId", driver.device_bus_id);
   find(library, "cuDevicePrimaryCtxGetState", driver.primary_state);
   find(library, "cuDevicePrimaryCtxRetain", driver.primary_retain);
   find(library, "cuDevicePrimaryCtxRelease_v2", driver.primary_release);
@@ -190,6 +191,14 @@ std::string Driver::name_of_first_device() const {
   if (device_get(&device, 0) != CUDA_SUCCESS) return {};
   if (device_name(name.data(), static_cast<int>(name.size()), device) != CUDA_SUCCESS) return {};
   return name.data();
+}
+
+std::string Driver::bus_id(int number) const {
+  CUdevice device = 0;
+  std::array<char, 32> bus{};
+  if (device_get(&device, number) != CUDA_SUCCESS) return {};
+  if (device_bus_id(bus.data(), static_cast<int>(bus.size()), device) != CUDA_SUCCESS) return {};
+  return bus.data();
 }
 
 void initialise(const Driver& driver) {

@@ -56,6 +56,7 @@ struct Driver {
   CUresult (*device_count)(int* count) = nullptr;
   CUresult (*device_get)(CUdevice* device, int ordinal) = nullptr;
   CUresult (*device_name)(char* name, int size, CUdevice) = nullptr;
+  CUresult (*device_bus_id)(char* bus, int size, CUdevice) = nullptr;
   CUresult (*primary_state)(CUdevice, unsigned* flags, int* active) = nullptr;
   CUresult (*primary_retain)(CUcontext* context, CUdevice) = nullptr;
   CUresult (*primary_release)(CUdevice) = nullptr;
@@ -79,6 +80,8 @@ struct Driver {
   bool memory_taken(int* device, std::uint64_t* bytes) const;
   /// Returns the name of device 0, or an empty string before cuInit or if there is none.
   std::string name_of_first_device() const;
+  /// Returns the PCI bus id of a device, or an empty string if there is none.
+  std::string bus_id(int device) const;
 };
 
 /// Loads libcuda.so.1 on the first call, and does not initialise it. Throws Unavailable. Any thread

@@ -104,6 +104,11 @@ class Joiner {
       level.device = device(index, level.device);
       joined_.timeline.memory.push_back(level);
     }
+    for (EngineUse use : part.engine_use) {
+      use.time += shift;
+      use.device = device(index, use.device);
+      joined_.timeline.engine_use.push_back(use);
+    }
     correlations_ += std::min(most, std::numeric_limits<std::uint32_t>::max() - correlations_);
     joined_.timeline.begin = std::min(joined_.timeline.begin, part.begin + shift);
     joined_.timeline.end = std::max(joined_.timeline.end, part.end + shift);

@@ -29,10 +29,11 @@ namespace {
 // detected.
 constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
                                       ' ', 't', 'r', 'a', 'c', 'e', '\xb1', '\n'};
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kVersion = 5;
 // The size of an event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2 + 4;
 constexpr std::size_t kLevelBytes = 3 * 8;
+constexpr std::size_t kUseBytes = 2 * 8 + 4;
 constexpr int kDevicesAtMost = 4096;  // more than a process can have
 // The limit of times and of their sums: half of the range of Time.
 constexpr Time kMostTime = Time{1} << 62;
@@ -105,6 +106,12 @@ void write(Writer& out, const MemoryLevel& level) {
   out.number(level.begin);
   out.number(level.bytes);
   out.number(std::int64_t{level.device});
+}
+
+void write(Writer& out, const EngineUse& use) {
+  out.number(use.time);
+  out.number(use.percent);
+  out.number(std::int64_t{use.device});
 }
 
 // ---- Reading
@@ -238,14 +245,26 @@ Event read_event(Reader& in) {
   return event;
 }
 
+int read_device(Reader& in, const char* why_not) {
+  const auto device = in.number<std::int64_t>();
+  in.require(device >= 0 && device < kDevicesAtMost, why_not);
+  return static_cast<int>(device);
+}
+
 MemoryLevel read_level(Reader& in) {
   MemoryLevel level;
   level.begin = in.number<Time>();
   level.bytes = in.number<std::uint64_t>();
-  const auto device = in.number<std::int64_t>();
-  in.require(device >= 0 && device < kDevicesAtMost, "memory of no device");
-  level.device = static_cast<int>(device);
+  level.device = read_device(in, "memory of no device");
   return level;
+}
+
+EngineUse read_use(Reader& in) {
+  EngineUse use;
+  use.time = in.number<Time>();
+  use.percent = in.number<std::uint32_t>();
+  use.device = read_device(in, "video engines of no device");
+  return use;
 }
 
 /// Makes sure that no sum of times overflows: of the events' durations, and of the losses of each
@@ -298,6 +317,12 @@ void check(const Reader& in, const Timeline& timeline) {
     in.require(level.begin >= latest && level.begin <= timeline.end, "memory out of order");
     latest = level.begin;
   }
+  latest = timeline.begin;
+  for (const EngineUse& use : timeline.engine_use) {
+    in.require(use.time >= latest && use.time <= timeline.end && use.percent <= 100,
+               "video engines out of order");
+    latest = use.time;
+  }
 }
 
 }  // namespace
@@ -318,6 +343,8 @@ void save(const Timeline& timeline, const std::filesystem::path& path) {
   for (const Event& event : timeline.events) write(out, event);
   out.number(static_cast<std::uint64_t>(timeline.memory.size()));
   for (const MemoryLevel& level : timeline.memory) write(out, level);
+  out.number(static_cast<std::uint64_t>(timeline.engine_use.size()));
+  for (const EngineUse& use : timeline.engine_use) write(out, use);
   out.finish();
 }
 
@@ -337,6 +364,8 @@ Timeline load(const std::filesystem::path& path) {
   for (Event& event : timeline.events) event = read_event(in);
   timeline.memory.resize(in.count(kLevelBytes));
   for (MemoryLevel& level : timeline.memory) level = read_level(in);
+  timeline.engine_use.resize(in.count(kUseBytes));
+  for (EngineUse& use : timeline.engine_use) use = read_use(in);
   const std::uint64_t hash = in.hash_so_far();
   in.require(in.number<std::uint64_t>() == hash, "its hash is not that of its content");
   in.require(in.at_end(), "there is more behind its end");

@@ -312,17 +312,31 @@ std::vector<CopyTimes> copy_times(const Timeline& timeline, const Interval& meas
 
 // ---- Devices ------------------------------------------------------------------------------------
 
+/// The mean of the samples of a device; -1: there are none.
+double video_engines(const std::vector<EngineUse>& samples, int device, const Interval& measured) {
+  double sum = 0;
+  int count = 0;
+  for (const EngineUse& use : samples) {
+    if (use.device != device || !measured.contains(use.time)) continue;
+    sum += use.percent / 100.0;
+    ++count;
+  }
+  return count == 0 ? -1 : sum / count;
+}
+
 std::vector<DeviceTimes> device_times(const Activity& activity, const Interval& measured) {
   std::vector<DeviceTimes> all;
   for (const DeviceWork& work : activity.work_within(measured)) {
     const Time busy = length(work.busy);
-    all.push_back({.device = work.device,
-                   .name = work.device == 0 ? activity.timeline().origin.device : "",
-                   .busy = busy,
-                   .compute = length(work.compute),
-                   .copy = length(work.copy),
-                   .overlap = length(intersection(work.copy, work.compute)),
-                   .idle = ratio(measured.length() - busy, measured.length())});
+    all.push_back(
+        {.device = work.device,
+         .name = work.device == 0 ? activity.timeline().origin.device : "",
+         .busy = busy,
+         .compute = length(work.compute),
+         .copy = length(work.copy),
+         .overlap = length(intersection(work.copy, work.compute)),
+         .idle = ratio(measured.length() - busy, measured.length()),
+         .video_engines = video_engines(activity.timeline().engine_use, work.device, measured)});
   }
   return all;
 }

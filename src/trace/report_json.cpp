@@ -38,6 +38,7 @@ void add(JsonText& json, const DeviceTimes& device) {
   json.member("device", device.device).member("name", device.name).member("busy", device.busy);
   json.member("compute", device.compute).member("copy", device.copy);
   json.member("overlap", device.overlap).member("idle", device.idle);
+  if (device.video_engines >= 0) json.member("video_engines", device.video_engines);
 }
 
 void add(JsonText& json, const DeviceMemory& memory, Time zero) {

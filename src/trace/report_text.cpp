@@ -104,6 +104,9 @@ void print_devices(std::ostream& out, const Report& report) {
       out << right(in_time(time), 12);
     out << right(device.copy == 0 ? "-" : in_percent(ratio(device.overlap, device.copy)), 24)
         << right(in_percent(device.idle), 12) << '\n';
+    if (device.video_engines >= 0)
+      out << "  its video engines are busy " << in_percent(device.video_engines)
+          << " of the time (NVML)\n";
   });
 }
 

@@ -152,6 +152,7 @@ Timeline Session::Recorder::stop() {
   detail::stop_names();
   Timeline timeline = take();
   timeline.origin.device = backend->device_name();
+  timeline.engine_use = backend->engine_use(timeline);
   backend.reset();
   claim.reset();  // The next session may begin.
   return timeline;
@@ -188,6 +189,7 @@ Timeline Session::Recorder::recent() {
   Timeline timeline = sink.copy(first_moment(until), std::max(begin, until), open);
   complete(timeline);
   timeline.origin.device = backend->device_name();
+  timeline.engine_use = backend->engine_use(timeline);
   return timeline;
 }
 

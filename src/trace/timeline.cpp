@@ -11,6 +11,12 @@ void arrange(Timeline& timeline) {
   });
   std::stable_sort(timeline.memory.begin(), timeline.memory.end(),
                    [](const MemoryLevel& a, const MemoryLevel& b) { return a.begin < b.begin; });
+  std::stable_sort(timeline.engine_use.begin(), timeline.engine_use.end(),
+                   [](const EngineUse& a, const EngineUse& b) { return a.time < b.time; });
+  for (const EngineUse& use : timeline.engine_use) {
+    timeline.begin = std::min(timeline.begin, use.time);
+    timeline.end = std::max(timeline.end, use.time);
+  }
   for (const MemoryLevel& level : timeline.memory) {
     timeline.begin = std::min(timeline.begin, level.begin);
     timeline.end = std::max(timeline.end, level.begin);

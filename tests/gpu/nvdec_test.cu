@@ -7,9 +7,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <penstock/video/engine_use.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -101,6 +106,30 @@ TEST_CASE("NVDEC's decoders are changed for other sizes while kernels still read
   CHECK(engine.times().by_engine == by_engine.size());
   for (std::size_t i = 0; i < by_engine.size(); ++i)
     CHECK(are_equal(*by_engine[i], Outputs(cpu, videos[i % videos.size()], frames, stream)));
+}
+
+TEST_CASE("while NVDEC decodes, the driver says how busy it is, and the clips where they wait",
+          "[video][gpu]") {
+  ClipReader reader({.engine = EngineUse::if_possible});
+  if (!has_engine(reader)) return;
+  const Video video = open(kLarge, kLargePicture);
+  const TestStream stream;
+  std::vector<std::uint64_t> frames(50);
+  std::iota(frames.begin(), frames.end(), 0);
+  std::string why_not;
+  double most = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (std::chrono::steady_clock::now() < end) {
+    const Outputs clip(reader, video, frames, stream);
+    const std::optional<double> use = engine_use(why_not);
+    INFO(why_not);
+    REQUIRE(use.has_value());
+    most = std::max(most, *use);
+  }
+  CHECK(most > 0);
+  CHECK(most <= 1);
+  CHECK(reader.times()[ClipStage::engine] > reader.times().total() / 4);
+  CHECK(reader.times().pictures >= reader.times().frames);
 }
 
 TEST_CASE("more readers than decoders share the engines, and the CPU has the rest",

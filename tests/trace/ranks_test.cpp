@@ -166,7 +166,10 @@ TEST_CASE("ranks: on one machine they lie as they were") {
   std::vector<Timeline> parts{Rank{.number = 3}.timeline(), Rank{.number = 5}.timeline()};
   for (Timeline& part : parts) part.origin.host = "node";
   parts[1].origin.wall_clock = 900'000'000;  // as set meanwhile
-  for (Timeline& part : parts) part.memory = {{part.begin, 1000, 0}};
+  for (Timeline& part : parts) {
+    part.memory = {{part.begin, 1000, 0}};
+    part.engine_use = {{part.begin, 50, 0}};
+  }
   const Joined joined = join(parts);
   const Timeline& all = joined.timeline;
   CHECK(joined.shifts == std::vector<Time>{0, 0});
@@ -182,6 +185,8 @@ TEST_CASE("ranks: on one machine they lie as they were") {
   REQUIRE(all.memory.size() == 2);
   CHECK(all.memory[0].device == 0);
   CHECK(all.memory[1].device == 1);  // the other rank's device 0
+  REQUIRE(all.engine_use.size() == 2);
+  CHECK(all.engine_use[1].device == 1);
   CHECK(all.origin.rank == -1);
   // A call's work is still its own rank's.
   for (const Event& event : all.events)

@@ -32,6 +32,7 @@ Timeline example() {
   timeline.begin = 90;
   timeline.end = 500;
   timeline.memory = {{90, 1U << 20, 1}, {130, 5'000'000'000, 1}, {130, 7, 2}};
+  timeline.engine_use = {{200, 14, 1}, {366, 100, 1}};
   timeline.dropped = 12;
   return timeline;
 }
@@ -81,6 +82,12 @@ TEST_CASE("recording: what is saved is loaded", "[trace]") {
     CHECK(loaded.memory[i].begin == saved.memory[i].begin);
     CHECK(loaded.memory[i].bytes == saved.memory[i].bytes);
     CHECK(loaded.memory[i].device == saved.memory[i].device);
+  }
+  REQUIRE(loaded.engine_use.size() == saved.engine_use.size());
+  for (std::size_t i = 0; i < saved.engine_use.size(); ++i) {
+    CHECK(loaded.engine_use[i].time == saved.engine_use[i].time);
+    CHECK(loaded.engine_use[i].percent == saved.engine_use[i].percent);
+    CHECK(loaded.engine_use[i].device == saved.engine_use[i].device);
   }
 
   Timeline empty;
@@ -156,6 +163,12 @@ TEST_CASE("recording: a timeline that makes no sense is not loaded", "[trace]") 
   for (const int device : {-1, 2'000'000'000})
     CHECK_THAT(refused([&](Timeline& timeline) { timeline.memory[2].device = device; }),
                Mentions("memory of no device"));
+  CHECK_THAT(refused([&](Timeline& timeline) { timeline.engine_use[1].time = 199; }),
+             Mentions("video engines out of order"));
+  CHECK_THAT(refused([&](Timeline& timeline) { timeline.engine_use[0].percent = 101; }),
+             Mentions("video engines out of order"));
+  CHECK_THAT(refused([&](Timeline& timeline) { timeline.engine_use[0].device = -1; }),
+             Mentions("video engines of no device"));
   CHECK_THAT(refused([](Timeline& timeline) {
                timeline.events.clear();
                timeline.memory.clear();
@@ -178,7 +191,7 @@ TEST_CASE("recording: what is no recording, or of another version, is said", "[t
   std::string content = read(path);
   ++content[16];
   write(path, content);
-  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 5"));
+  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 6"));
 }
 
 TEST_CASE("recording: a file that cannot be written leaves the one before, and no part",

@@ -150,6 +150,20 @@ TEST_CASE("Devices: busy, copies under kernels, idle") {
   CHECK(device.idle == Approx(0.2));
 }
 
+TEST_CASE("Devices: how busy the video engines were while it was measured") {
+  Timeline timeline = four_steps().timeline();
+  CHECK(Report(timeline).devices[0].video_engines == -1);
+  CHECK(text_of(Report(timeline)).find("video") == std::string::npos);
+  const Report whole(timeline);
+  timeline.engine_use = {{whole.begin - 1, 5, 0},
+                         {whole.begin + 1, 80, 0},
+                         {whole.begin + 2, 7, 1},
+                         {whole.begin + 3, 100, 0}};
+  const Report report(timeline);
+  CHECK(report.devices[0].video_engines == Approx(0.9));
+  CHECK(text_of(report).find("its video engines are busy 90.0 % of the time") != std::string::npos);
+}
+
 TEST_CASE("Memory: the peak, what is left, and what changed while it was measured") {
   TimelineBuilder builder = four_steps();
   CHECK(Report(builder.timeline()).memory.empty());

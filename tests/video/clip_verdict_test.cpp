@@ -7,10 +7,10 @@
 #include <string>
 #include <thread>
 
+#include "nvml/nvml_library.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "video/clip_clock.hpp"
-#include "video/nvml_library.hpp"
 
 namespace penstock::inline PENSTOCK_ABI::video {
 namespace {
@@ -136,7 +136,7 @@ TEST_CASE("ClipTotals has the sum of what was added", "[video]") {
 }
 
 TEST_CASE("a library without NVML's functions is told by its name", "[video]") {
-  NvmlLibrary library;
+  nvml::Library library;
   std::string why_not;
   CHECK(!library.load_from("libpenstock-no-such-library.so.1", why_not));
   CHECK_THAT(why_not, Mentions("libpenstock-no-such-library.so.1"));

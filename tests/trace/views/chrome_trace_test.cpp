@@ -193,6 +193,17 @@ TEST_CASE("What events say of themselves is in a Chrome trace") {
   CHECK(events[3]["args"] == Json{{"result", 2}, {"failed", true}});
 }
 
+TEST_CASE("The use of a device's video engines is a counter of its process in a Chrome trace") {
+  Timeline timeline = one_thread({});
+  timeline.engine_use = {{1500, 96, 1}};
+  const Json trace = written(timeline);
+  const std::vector<Json> counters = of_phase(trace, "C");
+  REQUIRE(counters.size() == 1);
+  CHECK(counters[0]["name"] == "video engines");
+  CHECK(counters[0]["args"] == Json{{"percent", 96}});
+  CHECK(name_of(trace, "process_name", counters[0]).substr(0, 8) == "device 1");
+}
+
 TEST_CASE("Memory of a device is a counter of its process in a Chrome trace") {
   Timeline timeline = one_thread({});
   timeline.memory = {{1500, 1 << 20, 0}, {2500, 3 << 20, 1}};

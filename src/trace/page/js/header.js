@@ -66,6 +66,8 @@ function addDeviceFigures(report, add) {
   const overlap = report.devices.reduce((sum, one) => sum + one.overlap, 0);
   const note = `${formatDuration(overlap)} of ${formatDuration(copy)} of copies`;
   if (copy > 0) add('Copies under kernels', formatPercent(overlap / copy), note);
+  const engines = report.devices.reduce((most, one) => Math.max(most, one.video_engines ?? -1), -1);
+  if (engines >= 0) add('Video engines', formatPercent(engines), report.devices.length > 1 ? 'the busiest of a device' : 'busy');
   const memory = report.memory.reduce((most, one) => Math.max(most, one.peak), 0);
   if (memory > 0) add('Memory', formatBytes(memory), report.memory.length > 1 ? 'the most of a device' : 'at most');
 }

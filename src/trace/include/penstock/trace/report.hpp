@@ -102,6 +102,9 @@ struct DeviceTimes {
   Time copy = 0;     ///< time of copies to, from and between devices: union
   Time overlap = 0;  ///< copies while a kernel runs
   double idle = 0;   ///< part of the measured time in which nothing runs, 0 ... 1
+  /// How busy its video engines were, 0 ... 1: the mean of the samples in the measured time (see
+  /// EngineUse); -1: there are none.
+  double video_engines = -1;
 };
 
 /// What is taken of a device's memory (see MemoryLevel), in all of the timeline. Bytes.

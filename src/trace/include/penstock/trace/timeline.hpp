@@ -125,6 +125,14 @@ struct MemoryLevel {
   int device = 0;           ///< number of the device
 };
 
+/// How busy the video engines of a device (NVDEC) were, as a sample of the driver's NVML says: the
+/// mean of all engines, for all processes, in a fraction of a second that ends at `time`.
+struct EngineUse {
+  Time time = 0;              ///< end of the sampling period
+  std::uint32_t percent = 0;  ///< 0 to 100
+  int device = 0;             ///< number of the device
+};
+
 /// What happened in a process between two moments. Plain data.
 struct Timeline {
   Origin origin;                   ///< machine and process
@@ -135,6 +143,9 @@ struct Timeline {
   std::uint64_t dropped = 0;       ///< events that the memory bound left no room for
   /// Levels of all devices, sorted by begin. Of a device that is not among them nothing is known.
   std::vector<MemoryLevel> memory = {};
+  /// Samples of all devices, sorted by time, if the process decoded video. The driver keeps those
+  /// of the last seconds only.
+  std::vector<EngineUse> engine_use = {};
 
   /// The event's name: of a kernel, a call or a range.
   const std::string& name(const Event& event) const { return names[event.name]; }
