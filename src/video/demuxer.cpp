@@ -121,7 +121,8 @@ bool Demuxer::read(AVPacket& packet) {
     av_packet_unref(&packet);
     const int status = av_read_frame(format_.get(), &packet);
     rethrow_input();
-    if (status == AVERROR(ENOMEM)) throw std::bad_alloc();
+    if (status == AVERROR(ENOMEM))
+      fail("a packet does not fit into memory: the file is damaged, or memory is short");
     if (status < 0) return false;
     if (packet.stream_index == stream_->index) return true;
   }

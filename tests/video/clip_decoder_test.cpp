@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "clips.hpp"
+#include "decoded.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
@@ -22,44 +23,6 @@ namespace {
 using namespace test;
 using penstock::test::Mentions;
 using penstock::test::thrown;
-
-using Numbers = std::vector<std::uint64_t>;
-
-Video video_of(const std::filesystem::path& path) {
-  const File file = File::open(path);
-  return {file, std::make_shared<FrameIndex>(FrameIndex::make(file))};
-}
-
-void append_plane(std::string& bytes, const std::uint8_t* plane, std::int64_t stride,
-                  ImageSize size, std::int64_t sample) {
-  for (std::int32_t row = 0; row < size.height; ++row)
-    bytes.append(reinterpret_cast<const char*>(plane + row * stride),
-                 static_cast<std::size_t>(size.width * sample));
-}
-
-/// A frame without gaps, as ffmpeg writes it.
-std::string bytes_of(const FramePlanes& planes) {
-  std::string bytes;
-  const std::int64_t sample = sample_bytes(planes.format);
-  append_plane(bytes, planes.luma, planes.luma_stride, planes.size, sample);
-  append_plane(bytes, planes.blue, planes.chroma_stride, chroma_size(planes.size), sample);
-  append_plane(bytes, planes.red, planes.chroma_stride, chroma_size(planes.size), sample);
-  return bytes;
-}
-
-std::vector<std::string> decoded(ClipDecoder& decode, const Video& video, const Numbers& frames) {
-  std::vector<std::string> all;
-  decode(video, frames, [&](std::size_t k, const FramePlanes& planes) {
-    CHECK(k == all.size());
-    all.push_back(bytes_of(planes));
-  });
-  return all;
-}
-
-std::vector<std::string> frames_by_ffmpeg(const std::filesystem::path& path, const Video& video) {
-  const VideoStream& stream = video.index->stream();
-  return test::frames_by_ffmpeg(path, stream.size.height, stream.size.width, stream.bits);
-}
 
 /// Each frame alone, in an order that goes to and fro, is the one that ffmpeg has decoded.
 void check_each_frame(const std::filesystem::path& path) {
@@ -104,8 +67,8 @@ TEST_CASE("Frame i is what the filter select of ffmpeg says", "[video]") {
   const Video video = video_of(clip(kOpen));
   ClipDecoder decode;
   for (const std::uint64_t frame : {13u, 23u, 35u}) {
-    const auto expected = test::frames_by_ffmpeg(clip(kOpen), 64, 96, 8,
-                                                 "select=eq(n\\," + std::to_string(frame) + ")");
+    const auto expected =
+        frames_by_ffmpeg(clip(kOpen), video, "select=eq(n\\," + std::to_string(frame) + ")");
     REQUIRE(expected.size() == 1);
     CHECK((decoded(decode, video, {frame})[0] == expected[0]));
   }
