@@ -32,6 +32,7 @@ class AnnexbFilter {
     const AVBitStreamFilter* const filter = av_bsf_get_by_name(name);
     if (filter == nullptr) throw VideoError(std::string("this libavcodec has no filter ") + name);
     AVBSFContext* context = nullptr;
+    const MessageScope scope;
     if (av_bsf_alloc(filter, &context) < 0) throw std::bad_alloc();
     filter_.reset(context);
     context->time_base_in = stream.time_base;
@@ -59,6 +60,7 @@ class AnnexbFilter {
       av_packet_unref(&packet);
       return;
     }
+    const MessageScope scope;
     check(av_bsf_send_packet(filter_.get(), &packet));
     while (av_bsf_receive_packet(filter_.get(), &packet) >= 0) {
       use(packet);

@@ -22,7 +22,7 @@ CodecHandle open_codec(const AVStream& stream, std::int32_t reorder_delay, std::
     codec->has_b_frames = std::max<int>(codec->has_b_frames, reorder_delay);
     codec->max_pixels = max_pixels;
     codec->thread_count = threads;
-    codec->log_level_offset = AV_LOG_TRACE;  // What a bad file has to say is in exceptions.
+    keep_messages_of(*codec);
     status = avcodec_open2(codec.get(), decoder, nullptr);
   }
   if (status < 0) throw VideoError("the decoder cannot be opened: " + error_text(status));

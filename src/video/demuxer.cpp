@@ -84,6 +84,8 @@ void Demuxer::rethrow_input() {
 }
 
 void Demuxer::open() {
+  const MessageScope scope;
+  forget_messages();
   AVFormatContext* format = allocated(avformat_alloc_context());
   format->pb = input_->context;
   AVDictionary* options = nullptr;
@@ -99,6 +101,7 @@ void Demuxer::open() {
 
 void Demuxer::choose_stream(std::optional<std::uint32_t> number) {
   if (!number) {
+    const MessageScope scope;
     const int status = avformat_find_stream_info(format_.get(), nullptr);
     rethrow_input();
     if (status < 0) fail("its streams cannot be described: " + error_text(status));
@@ -116,6 +119,7 @@ void Demuxer::choose_stream(std::optional<std::uint32_t> number) {
 }
 
 bool Demuxer::read(AVPacket& packet) {
+  const MessageScope scope;
   is_at_begin_ = false;
   for (;;) {
     av_packet_unref(&packet);
@@ -134,6 +138,8 @@ bool Demuxer::seeks_by_display() const noexcept {
 }
 
 bool Demuxer::seek(std::int64_t time) {
+  const MessageScope scope;
+  forget_messages();
   is_at_begin_ = false;
   const int status = av_seek_frame(format_.get(), stream_->index, time, AVSEEK_FLAG_BACKWARD);
   rethrow_input();

@@ -39,7 +39,10 @@ class Demuxer {
  private:
   struct Input;
   struct Close {
-    void operator()(AVFormatContext* format) const { avformat_close_input(&format); }
+    void operator()(AVFormatContext* format) const {
+      const MessageScope scope;
+      avformat_close_input(&format);
+    }
   };
   void open();
   void choose_stream(std::optional<std::uint32_t> number);

@@ -17,6 +17,8 @@ extern "C" {
 #include <penstock/version.hpp>
 #include <string>
 
+#include "ffmpeg_messages.hpp"
+
 namespace penstock::inline PENSTOCK_ABI::video {
 
 struct FreeCodec {
@@ -40,10 +42,11 @@ T* allocated(T* object) {
   return object;
 }
 
+/// With the last messages of FFmpeg.
 inline std::string error_text(int code) {
   std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};
   av_strerror(code, text.data(), text.size());
-  return text.data();
+  return text.data() + said_by_ffmpeg();
 }
 
 }  // namespace penstock::video

@@ -121,7 +121,7 @@ FrameIndex FrameIndex::make(const File& video, const VideoLimits& limits) {
   } catch (const VideoError& error) {
     const std::string what = error.what();
     if (what.starts_with(video.name())) throw;
-    throw VideoError(video.name() + ": " + what);
+    throw VideoError(video.name() + ": " + what + said_by_ffmpeg());
   }
 }
 
