@@ -5,24 +5,22 @@
 // done, 1 an exception, 2 wrong arguments.
 
 #include <cstdint>
-#include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <penstock/images/crop.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/video/clip_source.hpp>
+#include <penstock/video/video_folder.hpp>
 #include <stdexcept>
-#include <vector>
 
 namespace video = penstock::video;
 
-void run(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-    if (entry.path().extension() == ".mp4" || entry.path().extension() == ".mkv")
-      paths.push_back(entry.path());
-  const video::VideoFiles files(paths);  // an index of each is kept beside it
+int main(int argc, char** argv) try {
+  if (argc != 2) {
+    std::cerr << "clips FOLDER: the folder of the video files\n";
+    return 2;
+  }
+  const video::VideoFiles files = video::video_files_in(argv[1]);  // indexes are kept beside them
   const penstock::images::OutputFormat format{.size = {112, 112},
                                               .mean = {0.43f, 0.39f, 0.37f},
                                               .standard_deviation = {0.22f, 0.22f, 0.21f}};
@@ -41,18 +39,8 @@ void run(const std::filesystem::path& folder) {
 
   for (const penstock::Failure& failure : prefetcher.failures()) std::cout << failure.what << '\n';
   std::cout << clips << " clips\n" << prefetcher.stats() << '\n';
-}
-
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "clips FOLDER: its files .mp4 and .mkv\n");
-    return 2;
-  }
-  try {
-    run(argv[1]);
-    if (!std::cout.flush()) throw std::runtime_error("the standard output cannot be written");
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "clips: %s\n", error.what());
-    return 1;
-  }
+  if (!std::cout.flush()) throw std::runtime_error("the standard output cannot be written");
+} catch (const std::exception& error) {
+  std::cerr << "clips: " << error.what() << '\n';
+  return 1;
 }

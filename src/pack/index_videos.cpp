@@ -3,9 +3,7 @@
 #include "index_videos.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -13,8 +11,9 @@
 #include <penstock/error.hpp>
 #include <penstock/file.hpp>
 #include <penstock/video/frame_index.hpp>
+#include <penstock/video/video_error.hpp>
+#include <penstock/video/video_folder.hpp>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "programs/interrupt.hpp"
@@ -29,16 +28,6 @@ using penstock::File;
 using penstock::programs::interrupted;
 using penstock::video::FrameIndex;
 
-bool is_video(const fs::path& file) {
-  std::string extension = file.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-  constexpr std::array<std::string_view, 6> kKnown{".mp4", ".mov",  ".m4v",
-                                                   ".mkv", ".webm", ".mk3d"};
-  return std::ranges::find(kKnown, extension) != kKnown.end();
-}
-
 /// All files, those of a directory in the order of their names.
 std::vector<fs::path> videos_of(const std::vector<fs::path>& sources) {
   std::vector<fs::path> videos;
@@ -47,12 +36,12 @@ std::vector<fs::path> videos_of(const std::vector<fs::path>& sources) {
       videos.push_back(source);
       continue;
     }
-    const std::size_t before = videos.size();
-    for (const auto& entry : fs::recursive_directory_iterator(source))
-      if (entry.is_regular_file() && is_video(entry.path())) videos.push_back(entry.path());
-    if (videos.size() == before)
-      throw UsageError(source.string() + " has no files .mp4, .mov, .m4v, .mkv or .webm");
-    std::sort(videos.begin() + static_cast<std::ptrdiff_t>(before), videos.end());
+    try {
+      const auto found = penstock::video::VideoFolder::list(source).files;
+      videos.insert(videos.end(), found.begin(), found.end());
+    } catch (const penstock::video::VideoError& error) {
+      throw UsageError(error.what());
+    }
   }
   return videos;
 }
