@@ -40,4 +40,7 @@ if(FFmpeg_FOUND AND NOT TARGET FFmpeg::FFmpeg)
   set_target_properties(FFmpeg::FFmpeg PROPERTIES INTERFACE_INCLUDE_DIRECTORIES ${PENSTOCK_FFMPEG_INCLUDE_DIR})
   target_link_libraries(FFmpeg::FFmpeg INTERFACE ${PENSTOCK_FFMPEG_avformat} ${PENSTOCK_FFMPEG_avcodec}
                                                  ${PENSTOCK_FFMPEG_avutil})
+  if(PENSTOCK_FFMPEG_avformat MATCHES "\\.a$")  # Only its files of pkg-config say what static libraries need.
+    target_link_libraries(FFmpeg::FFmpeg INTERFACE ${PENSTOCK_FFMPEG_PC_STATIC_LDFLAGS})
+  endif()
 endif()

@@ -3,7 +3,8 @@
 Recipe of Conan 2, of the sources around it: `conan create packaging/conan --build=missing`.
 
 CUDA is in no remote of Conan. Its headers, or its toolkit, are found as CMake finds them: CUDAToolkit_ROOT or
-PenstockCudaHeaders_ROOT of the environment may say where. The options images, remote and tools need packages of Conan Center.
+PenstockCudaHeaders_ROOT of the environment may say where. The options images, remote, video and tools need packages of Conan
+Center.
 Without them the recipe needs no network.
 """
 
@@ -23,6 +24,7 @@ CMAKE_OPTIONS = {
     "with_nvtx": ["PENSTOCK_WITH_NVTX"],
     "images": ["PENSTOCK_BUILD_IMAGES"],
     "remote": ["PENSTOCK_BUILD_REMOTE"],
+    "video": ["PENSTOCK_BUILD_VIDEO"],
     "trace": ["PENSTOCK_BUILD_TRACE"],
     "tools": ["PENSTOCK_BUILD_TRACE_PROGRAM", "PENSTOCK_BUILD_PACK_PROGRAM"],
 }
@@ -42,6 +44,7 @@ class Penstock(ConanFile):
         "with_nvtx": True,
         "images": False,
         "remote": False,
+        "video": False,  # with images=True
         "trace": False,
         "tools": False,  # penstock-pack, and with trace=True penstock-trace
     }
@@ -68,6 +71,10 @@ class Penstock(ConanFile):
             self.requires("openssl/[>=3 <4]")
             self.requires("expat/[>=2.5 <3]")
             self.requires("nlohmann_json/[>=3.10 <4]", visible=False)
+        if self.options.video:  # Shared, since FFmpeg's static libraries need what only its own configuration knows.
+            self.requires("ffmpeg/[>=5 <9]", options={"shared": True}, transitive_headers=True)
+            if self.options.with_cuda:
+                self.requires("nv-codec-headers/[>=11.1]", visible=False)
         if self.options.tools:
             self.requires("cli11/[>=2.1 <3]", visible=False)
 
@@ -77,6 +84,9 @@ class Penstock(ConanFile):
         least = {"gcc": "12", "clang": "14"}.get(str(self.settings.compiler))
         if least and Version(self.settings.compiler.version) < least:
             raise ConanInvalidConfiguration(f"penstock needs {self.settings.compiler} {least} or newer")
+
+        if self.options.video and not self.options.images:
+            raise ConanInvalidConfiguration("the option video needs images=True")
 
     def package_id(self):
         # The library is compiled as C++20 whatever the profile says, and so is a target that links it.
@@ -90,6 +100,7 @@ class Penstock(ConanFile):
         for option, names in CMAKE_OPTIONS.items():
             for name in names:
                 toolchain.cache_variables[name] = bool(self.options.get_safe(option))
+        toolchain.cache_variables["PENSTOCK_VIDEO_WITH_NVDEC"] = bool(self.options.video and self.options.with_cuda)
         if not self.options.trace:
             toolchain.cache_variables["PENSTOCK_BUILD_TRACE_PROGRAM"] = False
         for part in ("TESTS", "EXAMPLES", "BENCHMARKS"):

@@ -19,16 +19,23 @@ vcpkg_check_features(
            images PENSTOCK_BUILD_IMAGES
            remote PENSTOCK_BUILD_REMOTE
            tools PENSTOCK_BUILD_PACK_PROGRAM
-           trace PENSTOCK_BUILD_TRACE)
+           trace PENSTOCK_BUILD_TRACE
+           video PENSTOCK_BUILD_VIDEO)
 set(trace_program OFF)
 if("trace" IN_LIST FEATURES AND "tools" IN_LIST FEATURES)
   set(trace_program ON)
+endif()
+
+set(nvdec OFF)
+if("video" IN_LIST FEATURES AND "cuda" IN_LIST FEATURES)
+  set(nvdec ON)
 endif()
 
 vcpkg_cmake_configure(
   SOURCE_PATH "${SOURCE_PATH}"
   OPTIONS ${options}
           -DPENSTOCK_BUILD_TRACE_PROGRAM=${trace_program}
+          -DPENSTOCK_VIDEO_WITH_NVDEC=${nvdec}
           -DPENSTOCK_WITH_NVTX=ON
           -DPENSTOCK_BUILD_TESTS=OFF
           -DPENSTOCK_BUILD_EXAMPLES=OFF

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # What the tests share. Source it with the test's arguments, PROJECT and OUTPUT: OUTPUT becomes an empty folder.
-# HAS_CUDA, HAS_IMAGES and HAS_REMOTE of the environment (ON or OFF) say what can be built.
+# HAS_CUDA, HAS_IMAGES, HAS_REMOTE and HAS_VIDEO of the environment (ON or OFF) say what can be built.
 
 project=$1 output=$2
 # shellcheck disable=SC2034  # conan.sh and wheel.sh use it.

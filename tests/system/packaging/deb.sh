@@ -12,9 +12,10 @@ done
 
 cmake -S "$project" -B "$output/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr \
   -DPENSTOCK_WITH_CUDA="$HAS_CUDA" -DPENSTOCK_WITH_EMULATION=ON -DPENSTOCK_WITH_NVTX=ON \
-  -DPENSTOCK_BUILD_IMAGES="$HAS_IMAGES" -DPENSTOCK_BUILD_REMOTE="$HAS_REMOTE" -DPENSTOCK_BUILD_TRACE=ON \
-  -DPENSTOCK_BUILD_TRACE_PROGRAM=ON -DPENSTOCK_BUILD_PACK_PROGRAM=ON \
-  -DPENSTOCK_IMAGES_WITH_NVJPEG=AUTO -DPENSTOCK_TRACE_WITH_CUPTI=AUTO -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" \
+  -DPENSTOCK_BUILD_IMAGES="$HAS_IMAGES" -DPENSTOCK_BUILD_REMOTE="$HAS_REMOTE" -DPENSTOCK_BUILD_VIDEO="$HAS_VIDEO" \
+  -DPENSTOCK_BUILD_TRACE=ON -DPENSTOCK_BUILD_TRACE_PROGRAM=ON -DPENSTOCK_BUILD_PACK_PROGRAM=ON \
+  -DPENSTOCK_IMAGES_WITH_NVJPEG=AUTO -DPENSTOCK_VIDEO_WITH_NVDEC=AUTO -DPENSTOCK_TRACE_WITH_CUPTI=AUTO \
+  -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" \
   -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_BENCHMARKS=OFF
 cmake --build "$output/build"
 cpack -G DEB --config "$output/build/CPackConfig.cmake" -B "$output/packages"
@@ -39,6 +40,7 @@ for name in libpenstock-dev penstock-tools; do [[ -s $root/usr/share/doc/$name/c
 build_consumer emulated "$root" -DCMAKE_PREFIX_PATH="$root/usr"
 if [[ $HAS_IMAGES == ON ]]; then build_consumer images "$root" -DCMAKE_PREFIX_PATH="$root/usr"; fi
 if [[ $HAS_REMOTE == ON ]]; then build_consumer remote "$root" -DCMAKE_PREFIX_PATH="$root/usr"; fi
+if [[ $HAS_VIDEO == ON ]]; then build_consumer video "$root" -DCMAKE_PREFIX_PATH="$root/usr"; fi
 "$root/usr/bin/penstock-pack" --help >/dev/null
 "$root/usr/bin/penstock-trace" --out "$output/traced" -- "$output/consumer_emulated/consumer" | tee "$output/log"
 grep --quiet 'recorded by emulated CUDA runtime' "$output/log"

@@ -21,6 +21,7 @@ class Penstock(CMakePackage):
     variant("nvtx", default=True, description="Compile the libraries with NVTX ranges")
     variant("images", default=False, description="Provide penstock::images: decoding, crops and resizing")
     variant("remote", default=False, description="Provide penstock::remote: files and objects of servers")
+    variant("video", default=False, description="Provide penstock::video: clips of video files; needs +images")
     variant("trace", default=False, description="Provide penstock::trace: timeline, report, findings")
     variant("tools", default=False, description="Install penstock-pack, and with +trace penstock-trace")
 
@@ -32,10 +33,12 @@ class Penstock(CMakePackage):
     depends_on("openssl@3:", when="+remote")
     depends_on("expat", when="+remote")
     depends_on("nlohmann-json@3.10:", when="+remote", type="build")
+    depends_on("ffmpeg@5:", when="+video")
     depends_on("cli11@2.1:", when="+tools", type="build")
 
     for system in ("darwin", "windows", "freebsd"):
         conflicts(f"platform={system}", msg="penstock is for Linux alone")
+    conflicts("~images", when="+video", msg="penstock::video needs penstock::images")
     conflicts("%gcc@:11", msg="penstock needs C++20")
     conflicts("%clang@:13", msg="penstock needs C++20")
 
@@ -47,6 +50,8 @@ class Penstock(CMakePackage):
             self.define_from_variant("PENSTOCK_WITH_NVTX", "nvtx"),
             self.define_from_variant("PENSTOCK_BUILD_IMAGES", "images"),
             self.define_from_variant("PENSTOCK_BUILD_REMOTE", "remote"),
+            self.define_from_variant("PENSTOCK_BUILD_VIDEO", "video"),
+            self.define("PENSTOCK_VIDEO_WITH_NVDEC", "AUTO"),  # no package has the headers; the machine may have them
             self.define_from_variant("PENSTOCK_BUILD_TRACE", "trace"),
             self.define_from_variant("PENSTOCK_BUILD_PACK_PROGRAM", "tools"),
             self.define("PENSTOCK_BUILD_TRACE_PROGRAM", both),
