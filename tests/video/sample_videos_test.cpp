@@ -131,13 +131,14 @@ TEST_CASE("Of a public sample video that is cut, the frames that are left are ri
     const auto expected = frames_by_ffmpeg(path, video);
     std::size_t frames = 0, wrong = 0;
     for (std::size_t tenth = 0; tenth < 10; ++tenth)
-      for (const auto& [time, bytes] : survey(whole.substr(0, whole.size() * tenth / 10)).frames) {
+      for (const auto& frame : survey(whole.substr(0, whole.size() * tenth / 10)).frames) {
         const auto all = video.index->frames();
-        const auto found = std::find_if(
-            all.begin(), all.end(), [&](const FrameEntry& frame) { return frame.time == time; });
+        const auto found = std::find_if(all.begin(), all.end(), [&](const FrameEntry& entry) {
+          return entry.time == frame.first;
+        });
         REQUIRE(found != all.end());
         ++frames;
-        if (bytes != expected[static_cast<std::size_t>(found - all.begin())]) ++wrong;
+        if (frame.second != expected[static_cast<std::size_t>(found - all.begin())]) ++wrong;
       }
     INFO(path << ": " << frames << " frames");
     CHECK(wrong == 0);
