@@ -119,7 +119,8 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--model", options.model, "resnet8, resnet20, resnet18 or resnet50");
   app.add_option("--image-size", options.image_size, "Height and width that images are resized to")
       ->check(CLI::Range(8, 4096));
-  app.add_option("--batch", options.batch, "Samples in a batch")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--batch", options.batch, "Images in a batch; in T17 the frames of all its clips")
+      ->check(CLI::Range(1, 1 << 20));
   auto* const steps = app.add_option("--steps", options.steps, "Measured steps")
                           ->check(CLI::Range(std::int64_t{1}, most_steps));
   app.add_option("--epochs", options.epochs, "Measured epochs, instead of --steps")
@@ -132,7 +133,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--rate", options.rate,
                  "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
       ->check(penstock::programs::finite(1e-30, 1e30));
-  app.add_option("--workers", options.workers, "Threads that load: 8, and 3 in T16")
+  app.add_option("--workers", options.workers, "Threads that load: 8, 3 in T16, 16 in T17")
       ->check(CLI::Range(1, 1024));
   app.add_option_function<std::string>(
          "--cpu-share",
@@ -156,12 +157,13 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
   app.add_flag("--layers", options.layers, "Each layer is a range in a profiler, with its shape");
   app.add_option("--device-depth", options.device_depth,
-                 "T14b and T14 to T16: batches on the device: 2, and in T16 two more than workers")
+                 "T14b and T14 to T17: batches on the device: 2, and from T16 on two more than "
+                 "workers")
       ->check(CLI::Range(1, 64));
   auto* const synthetic = app.get_option("--synthetic");
   app.add_flag(
          "--input-apart", options.input_apart,
-         "T14 to T16: train on one batch that stays on the device, while another thread takes "
+         "T14 to T17: train on one batch that stays on the device, while another thread takes "
          "the others as fast as they come: what the input could give beside the training")
       ->excludes(synthetic);
   app.add_flag("--watch", options.watch,
@@ -173,7 +175,28 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
                  "JPEG files, in place of CIFAR-10: a folder for each class, tar shards, a packed "
                  "file; or a directory with such for train and val; or a URL")
       ->excludes(data);
-  app.add_option("--classes", options.classes, "Of --images; otherwise as their labels say")
+  app.add_option(
+         "--videos", options.videos,
+         "T17: folder of video files, .mp4, .mov, .mkv and .webm, with a directory for each "
+         "class; without directories, each file is a class")
+      ->excludes(data)
+      ->excludes("--images");
+  app.add_option("--frames", options.frames, "T17: frames of a clip")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--clips-per-file", options.clips_per_file, "T17: clips of a file in an epoch")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--video-engines", options.video_engines,
+                 "T17: whether the GPU's video engines decode: none, if_possible, if_free (the CPU "
+                 "decodes the clips for which no engine is free) or required")
+      ->check(CLI::IsMember({"none", "if_possible", "if_free", "required"}))
+      ->capture_default_str();
+  app.add_option("--broken", options.broken,
+                 "T17: batches that may be replaced because a clip cannot be decoded")
+      ->capture_default_str();
+  app.add_option("--classes", options.classes,
+                 "Of --images or --videos; otherwise as their labels say")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--cache", options.cache,
                  "Where the synthetic set is kept: by default ~/.cache/penstock");
@@ -190,7 +213,8 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   add_options(app, options.distributed);
   if (const auto status = penstock::programs::parse(app, argc, argv)) return status;
   for (const char* name :
-       {"--cpu-share", "--nvjpeg-decoders", "--cpu-threads", "--device-depth", "--input-apart"})
+       {"--cpu-share", "--nvjpeg-decoders", "--cpu-threads", "--device-depth", "--input-apart",
+        "--videos", "--frames", "--clips-per-file", "--video-engines", "--broken"})
     if (app.count(name) > 0) options.special.emplace_back(name);
   return std::nullopt;
 }

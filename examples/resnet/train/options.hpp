@@ -45,9 +45,14 @@ struct Options {
   bool input_apart = false;            ///< T14 to T16: train on one batch, beside the input
   bool watch = false;                  ///< what the pipeline waits for, in place of the progress
   std::filesystem::path data, cache;
-  std::filesystem::path images;    ///< JPEG files, in place of CIFAR-10
-  std::int32_t classes = 0;        ///< of these; 0: as their labels say
-  std::uint64_t records = 50'000;  ///< of the made-up set, without `data`
+  std::filesystem::path images;           ///< JPEG files, in place of CIFAR-10
+  std::filesystem::path videos;           ///< T17: folder of video files
+  std::int32_t classes = 0;               ///< of these; 0: as their labels say
+  std::int64_t frames = 16;               ///< T17: of a clip
+  std::int64_t clips_per_file = 1;        ///< T17: in an epoch
+  std::string video_engines = "if_free";  ///< T17: the name of a penstock::video::EngineUse
+  std::uint64_t broken = 0;               ///< T17: batches that may be replaced
+  std::uint64_t records = 50'000;         ///< of the made-up set, without `data`
   std::filesystem::path save, load, json;
   std::filesystem::path plans;       ///< read from and kept in: a second start is fast
   std::vector<std::string> special;  ///< what was given of the options that few rungs have

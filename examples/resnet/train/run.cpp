@@ -29,15 +29,26 @@ bool on_the_cpu() {
   return operations_name().starts_with("reference");
 }
 
+/// Samples in a batch of one rank.
+std::int64_t samples_of(const Options& options, const TrainingData& data) {
+  const std::int64_t images = data.images_per_sample();
+  if (options.batch % images != 0)
+    throw std::invalid_argument("--batch: " + std::to_string(options.batch) +
+                                " images are no whole number of clips of " +
+                                std::to_string(images) + " frames: take " +
+                                std::to_string((options.batch / images + 1) * images));
+  return options.batch / images;
+}
+
 Options completed(Options options, const Rung& rung, const DataParallel& ranks,
-                  std::uint64_t records) {
+                  const TrainingData& data) {
   if (options.model.empty()) options.model = on_the_cpu() ? "resnet8" : "resnet18";
   if (options.image_size == 0) options.image_size = on_the_cpu() ? 32 : 224;
   if (options.batch == 0) options.batch = rung.batch;
   if (options.workers == 0) options.workers = rung.workers;
   if (options.epochs != 0)
-    options.steps = options.epochs *
-                    (static_cast<std::int64_t>(records) / (options.batch * ranks.world_size()));
+    options.steps = options.epochs * (static_cast<std::int64_t>(data.size()) /
+                                      (samples_of(options, data) * ranks.world_size()));
   if (options.steps > most_steps)
     throw std::invalid_argument("--epochs: they are " + std::to_string(options.steps) +
                                 " steps, and a rung measures " + std::to_string(most_steps) +
@@ -47,6 +58,10 @@ Options completed(Options options, const Rung& rung, const DataParallel& ranks,
 }
 
 TrainingData open_data(const Options& options) {
+  if (!options.videos.empty())
+    return TrainingData(open_clips(options.videos, {.frames = options.frames,
+                                                    .clips_per_file = options.clips_per_file,
+                                                    .classes = options.classes}));
   if (!options.images.empty())
     return TrainingData(open_images(options.images, Split::train, options.classes));
   const auto made_up = [&] {
@@ -62,14 +77,15 @@ TrainingData open_data(const Options& options) {
 }
 
 penstock::SamplerOptions sampler_options_of(const Options& options, const DataParallel& ranks,
-                                            std::uint64_t records) {
-  const std::int64_t batch = options.batch * ranks.world_size();
-  if (records < static_cast<std::uint64_t>(batch))
+                                            const TrainingData& data) {
+  const std::int64_t samples = samples_of(options, data), batch = samples * ranks.world_size();
+  if (data.size() < static_cast<std::uint64_t>(batch))
     throw std::invalid_argument("a batch of " + std::to_string(batch) +
                                 (ranks.world_size() > 1 ? ", all ranks together," : "") +
-                                " is larger than the data set of " + std::to_string(records));
-  return {.samples = records,
-          .batch_size = options.batch,
+                                " is larger than the data set of " + std::to_string(data.size()) +
+                                (options.videos.empty() ? "" : " clips: see --clips-per-file"));
+  return {.samples = data.size(),
+          .batch_size = samples,
           .shuffle = true,
           .seed = options.seed,
           .drop_last = true};
@@ -92,8 +108,8 @@ Run::Run(const Rung& rung, const Options& options, DataParallel& ranks)
     : rung_(rung),
       ranks_(ranks),
       data_(open_data(options)),
-      options_(completed(options, rung, ranks, data_.size())),
-      sampler_(sampler_options_of(options_, ranks, data_.size()), ranks.ranks()),
+      options_(completed(options, rung, ranks, data_)),
+      sampler_(sampler_options_of(options_, ranks, data_), ranks.ranks()),
       augmentation_{.seed = options_.seed, .size = options_.image_size},
       image_source_(data_.float_images(augmentation_)),
       operations_(make_operations(settings_of(rung, options_))),
@@ -155,7 +171,7 @@ std::uint64_t Run::epochs() const {
 }
 
 penstock::SamplerOptions Run::sampler_options() const {
-  return sampler_options_of(options_, ranks_, data_.size());
+  return sampler_options_of(options_, ranks_, data_);
 }
 
 InputFormat Run::input_format() const {
@@ -360,6 +376,7 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
           {"model", options.model},
           {"image_size", options.image_size},
           {"batch", options.batch},
+          {"images_per_sample", run.data().images_per_sample()},
           {"ranks", run.ranks().world_size()},
           {"precision", to_string(settings.precision)},
           {"plans", to_string(settings.plans)},
@@ -392,6 +409,10 @@ void print_result(const Rung& rung, const Run& run) {
   std::printf("%.1f images/s; a step %.2f ms: load %.2f, copy %.2f, compute %.2f; idle %.1f %%\n",
               timing.images_per_second, timing.step, timing.load, timing.copy, timing.compute,
               100 * timing.idle);
+  if (const std::int64_t frames = run.data().images_per_sample(); frames > 1)
+    std::printf("%.1f clips/s of %lld frames, each of which is an image\n",
+                timing.images_per_second / static_cast<double>(frames),
+                static_cast<long long>(frames));
   std::printf("memory of the device: %s\n", examples::memory_text(run.device_bytes()).c_str());
   if (run.input_rate() > 0) std::printf("the input beside it: %.1f images/s\n", run.input_rate());
   std::printf("loss %.4f%s\n", static_cast<double>(run.losses().back()),
@@ -416,7 +437,7 @@ void require_writable(const Options& options) {
 int run_on(DataParallel& ranks, const Rung& rung, const Options& options) try {
   if (ranks.is_first()) require_writable(options);
   Run run(rung, options, ranks);
-  (options.synthetic ? train_synthetic : rung.train)(run);
+  (options.synthetic && !rung.own_synthetic ? train_synthetic : rung.train)(run);
   run.save();
   if (run.interrupted()) return interrupted_exit_code();
   if (!ranks.is_first()) return 0;

@@ -57,10 +57,11 @@ struct Rung {
   Settings settings = {};
   std::int64_t batch = 32;
   int workers = 8;
-  bool loss_scale = true;    ///< in fp16
-  bool graph = false;        ///< a step is one graph, on images that come packed
-  bool prefetcher = false;   ///< there is one that --watch can watch
-  bool distributed = false;  ///< the rung itself does what several ranks need; else Run does
+  bool loss_scale = true;      ///< in fp16
+  bool graph = false;          ///< a step is one graph, on images that come packed
+  bool prefetcher = false;     ///< there is one that --watch can watch
+  bool distributed = false;    ///< the rung itself does what several ranks need; else Run does
+  bool own_synthetic = false;  ///< the rung itself does what --synthetic needs; else Run does
   std::vector<std::string> special = {};  ///< the options that few rungs have, and this one
   void (*train)(Run&) = nullptr;
 };
@@ -115,7 +116,7 @@ class Run {
     return (options_.device_depth > 0 ? options_.device_depth : usual) +
            (options_.input_apart ? 1 : 0);
   }
-  std::int64_t batch() const { return options_.batch; }  ///< of this rank
+  std::int64_t batch() const { return options_.batch; }  ///< images of this rank
   DataParallel& ranks() const { return ranks_; }
   /// Bytes of a batch of float images.
   std::size_t pixel_bytes() const;

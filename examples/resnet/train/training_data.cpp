@@ -11,7 +11,14 @@
 #include "../data/jpeg_images.hpp"
 
 namespace resnet {
-/// Of records all their bytes; of images the names and labels, and of one in a hundred the bytes.
+
+std::uint64_t TrainingData::size() const {
+  if (clips_) return clips_->clips();
+  return records_ ? records_->size() : images_->size();
+}
+
+/// Of records all their bytes; of images the names and labels, and of one in a hundred the bytes;
+/// of videos the names and labels.
 std::string TrainingData::fingerprint() const {
   constexpr std::uint64_t kLookedAt = 1000;
   const std::uint64_t stride = std::max<std::uint64_t>(1, size() / kLookedAt);
@@ -22,6 +29,12 @@ std::string TrainingData::fingerprint() const {
       hash.add(records_->read(i, scratch));
       continue;
     }
+    if (clips_) {
+      const std::uint64_t file = i / static_cast<std::uint64_t>(clips_->clips_per_file);
+      hash.add(clips_->files[file].filename().string());
+      hash.add(std::to_string(clips_->labels[file]));
+      continue;
+    }
     hash.add(images_->name(i));
     hash.add(std::to_string(images_->label(i)));
     if (i / stride % 100 == 0) hash.add(images_->read(i, scratch));
@@ -30,6 +43,7 @@ std::string TrainingData::fingerprint() const {
 }
 
 std::int32_t TrainingData::classes() const {
+  if (clips_) return clips_->classes;
   return records_ ? std::int32_t{cifar10::classes} : images_->classes();
 }
 
@@ -45,7 +59,14 @@ const ImageStore& TrainingData::images() const {
   return *images_;
 }
 
+const ClipSet& TrainingData::clips() const {
+  if (!clips_)
+    throw std::invalid_argument("this program reads video files: name them with --videos");
+  return *clips_;
+}
+
 FloatSource TrainingData::float_images(const Augmentation& augmentation) const {
+  if (clips_) return {};
   if (records_) {
     return {[source = ImageSource{&*records_, augmentation}](auto epoch, auto samples,
                                                              float* pixels, std::int32_t* labels) {

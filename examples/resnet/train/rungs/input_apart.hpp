@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The loop of T14, T15 and T16 with --input-apart: it trains on one batch, while another thread
-// takes all others as fast as they come.
+// The loop of T14 to T17 with --input-apart: it trains on one batch, while another thread takes all
+// others as fast as they come.
 
 #include <atomic>
 #include <chrono>
@@ -18,10 +18,10 @@
 namespace resnet {
 
 /// Takes batches as fast as they come, on a thread and a stream of its own, and drops them.
-template <class Host>
+template <class Prefetcher>
 class Taker {
  public:
-  explicit Taker(penstock::Prefetcher<Packed, Host>& prefetcher)
+  explicit Taker(Prefetcher& prefetcher)
       : thread_([this, &prefetcher](const std::stop_token& stop) {
           const penstock::Stream stream;
           while (!stop.stop_requested() && prefetcher.next(stream.get())) ++taken_;
@@ -45,18 +45,16 @@ class Taker {
   std::jthread thread_;  // The last: it uses the others.
 };
 
-/// --input-apart: what the input could give beside the training, and what it costs that.
-template <class Host>
-void train_beside_input(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
+/// Trains on one batch that stays on the device. `queue(batch)` queues a step on the run's stream.
+/// `before(step)` is called before each step.
+template <class Batch, class Queue, class Before>
+void train_on_one(Run& run, const penstock::Lease<Batch>& batch, const Queue& queue,
+                  const Before& before) {
   penstock::Readback<Metrics> losses(kStepsAhead);
   penstock::StepGraph graphs;
-  const auto batch = prefetcher.next(run.stream());
-  Taker<Host> taker(prefetcher);
   run.for_each_step([&](Step& step) {
-    if (step.number() == run.options().warmup) taker.start();
-    const auto compute = [&] {
-      run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
-    };
+    before(step);
+    const auto compute = [&] { queue(*batch); };
     step.compute(run.stream(), [&] {
       if (run.captures(step))
         graphs.launch(batch, run.stream(), compute);
@@ -66,6 +64,16 @@ void train_beside_input(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher
     losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
+}
+
+/// --input-apart: what the input could give beside the training, and what it costs that.
+template <class Prefetcher, class Queue>
+void train_beside_input(Run& run, Prefetcher& prefetcher, const Queue& queue) {
+  const auto batch = prefetcher.next(run.stream());
+  Taker<Prefetcher> taker(prefetcher);
+  train_on_one(run, batch, queue, [&](const Step& step) {
+    if (step.number() == run.options().warmup) taker.start();
+  });
   run.set_input_rate(taker.batches_per_second() * static_cast<double>(run.batch()));
   run.set_stats(prefetcher.stats());
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The loop of T14, T15 and T16: batches come packed from a prefetcher, a step is one graph, and its
-// metrics come back without stopping anybody.
+// The loop of T14 to T17: batches come from a prefetcher, a step is one graph, and its metrics come
+// back without stopping anybody.
 
 #include <penstock/prefetcher.hpp>
 #include <penstock/readback.hpp>
@@ -14,19 +14,18 @@
 
 namespace resnet {
 
-template <class Host>
-void train_packed(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
+/// `queue(batch)` queues a step on the run's stream, with the same arguments for the same slot.
+template <class Batch, class Host, class Queue>
+void train_by_graphs(Run& run, penstock::Prefetcher<Batch, Host>& prefetcher, const Queue& queue) {
   const auto watch = examples::watch_if(run.options().watch, prefetcher);
-  if (run.options().input_apart) return train_beside_input(run, prefetcher);
+  if (run.options().input_apart) return train_beside_input(run, prefetcher, queue);
   penstock::Readback<Metrics> losses(kStepsAhead);
   penstock::StepGraph graphs;
 
   run.for_each_step([&](Step& step) {
-    penstock::Lease<Packed> batch;
+    penstock::Lease<Batch> batch;
     step.load([&] { batch = prefetcher.next(run.stream()); });
-    const auto compute = [&] {
-      run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
-    };
+    const auto compute = [&] { queue(*batch); };
     step.compute(run.stream(), [&] {
       if (run.captures(step))
         graphs.launch(batch, run.stream(), compute);
@@ -37,6 +36,14 @@ void train_packed(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
   });
   losses.drain();
   run.set_stats(prefetcher.stats());
+}
+
+/// Of batches that come packed.
+template <class Host>
+void train_packed(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
+  train_by_graphs(run, prefetcher, [&run](const Packed& batch) {
+    run.train_step(batch.input.data_handle(), batch.labels.data_handle(), run.stream());
+  });
 }
 
 }  // namespace resnet

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The same as CUDA C++: the kernels are compiled.
+
+#include "clip_input.cpp"

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// T17: clips of video files, decoded by the GPU's video engines and the CPU into device memory
+// (on_device) as bytes. Each frame is an image of the batch, with the label of its clip. A step
+// begins with the kernel that normalises and packs them.
+
+#include <penstock/failure.hpp>
+
+#include "../data/clip_input.hpp"
+#include "../data/image_input.hpp"
+#include "../train/rungs/packed_loop.hpp"
+
+namespace {
+
+using resnet::Clips;
+using resnet::Format;
+using resnet::Fusion;
+using resnet::Options;
+using resnet::PlanChoice;
+using resnet::Precision;
+using resnet::Run;
+
+penstock::PrefetcherOptions prefetcher_options(const Run& run) {
+  const Options& options = run.options();
+  // One batch is enough for --synthetic, and nothing is decoded beside the steps.
+  const int workers = options.synthetic ? 1 : options.workers;
+  return {.workers = workers,
+          // A slot for each worker, one that is leased, and one that is ready.
+          .device_depth = run.device_depth(static_cast<std::size_t>(workers) + 2),
+          .epochs = run.epochs(),
+          .on_failure = options.broken > 0 ? penstock::FailurePolicy::replace(options.broken)
+                                           : penstock::FailurePolicy::abort(),
+          .copy_priority = resnet::kUrgent,
+          .device_times = options.watch};
+}
+
+void train(Run& run) {
+  const Options& options = run.options();
+  const resnet::ClipSet& clips = run.data().clips();
+  const penstock::video::VideoFiles files(clips.files, clips.labels);
+  penstock::Prefetcher<Clips> prefetcher(
+      resnet::clips_layout(run.batch() / clips.frames, clips.frames, options.image_size),
+      run.sampler(), resnet::random_clips(files, clips, options.image_size, options.video_engines),
+      prefetcher_options(run));
+  resnet::DeviceArray<std::int32_t> labels(run.batch());
+  const auto queue = [&](const Clips& batch) {
+    resnet::repeat_labels(batch, labels.data(), run.stream());
+    run.pack(batch.pixels.data_handle(), run.stream());
+    run.train_step(run.packed(), labels.data(), run.stream());
+  };
+  if (options.synthetic)
+    return train_on_one(run, prefetcher.next(run.stream()), queue, [](const resnet::Step&) {});
+  train_by_graphs(run, prefetcher, queue);
+  for (const penstock::Failure& failure : prefetcher.failures())
+    std::printf("another batch took the place of one: %s\n", failure.what.c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Each worker has a stream, see T16.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
+  return resnet::run_rung(
+      {.number = "T17",
+       .name = "video",
+       .change = "clips of video files, decoded by the GPU's engines and the CPU",
+       .settings = {.precision = Precision::fp16,
+                    .format = Format::nhwc,
+                    .fusion = Fusion::full,
+                    .plans = PlanChoice::timed},
+       .batch = 256,
+       .workers = 16,
+       .graph = true,
+       .prefetcher = true,
+       .own_synthetic = true,
+       .special = {"--device-depth", "--input-apart", "--videos", "--frames", "--clips-per-file",
+                   "--video-engines", "--broken"},
+       .train = train},
+      argc, argv);
+}
