@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 import timed_jobs
 from images_measure import result_of
 
-STEPS = {"resnet50": 60, "resnet18": 200}
+STEPS = {"resnet50": 40, "resnet18": 120}
 NEEDS = 10  # seconds, without which a run is not begun
 
 

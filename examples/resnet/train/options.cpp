@@ -194,6 +194,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
       ->capture_default_str();
   app.add_option("--broken", options.broken,
                  "T17: batches that may be replaced because a clip cannot be decoded")
+      ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--classes", options.classes,
                  "Of --images or --videos; otherwise as their labels say")

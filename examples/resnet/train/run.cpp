@@ -149,6 +149,8 @@ Facts Run::facts() const {
           {"--warmup", text(options_.warmup)},
           {"--seed", text(options_.seed)},
           {"--rate", text(sgd_.schedule.base)},
+          {"--frames", text(options_.frames)},
+          {"--clips-per-file", text(options_.clips_per_file)},
           {"--precision", to_string(operations_->settings().precision)},
           {"--synthetic", options_.synthetic ? "on" : "off"},
           {"--save", options_.save.empty() ? "none" : options_.save.lexically_normal().string()},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // T17: clips of video files, decoded by the GPU's video engines and the CPU into device memory
-// (on_device) as bytes. Each frame is an image of the batch, with the label of its clip. A step
-// begins with the kernel that normalises and packs them.
+// (on_device) as bytes. Each frame is an image of the batch, with the label of its clip. A kernel
+// normalises and packs them into memory that stays the same, so that all steps are the same graph.
 
 #include <penstock/failure.hpp>
 
@@ -27,7 +27,9 @@ penstock::PrefetcherOptions prefetcher_options(const Run& run) {
   return {.workers = workers,
           // A slot for each worker, one that is leased, and one that is ready.
           .device_depth = run.device_depth(static_cast<std::size_t>(workers) + 2),
-          .epochs = run.epochs(),
+          // No worker ends before the steps do, since it frees page-locked memory then, for which
+          // the device has to be idle.
+          .epochs = 3 * static_cast<std::uint64_t>(resnet::most_steps),
           .on_failure = options.broken > 0 ? penstock::FailurePolicy::replace(options.broken)
                                            : penstock::FailurePolicy::abort(),
           .copy_priority = resnet::kUrgent,
@@ -43,14 +45,19 @@ void train(Run& run) {
       run.sampler(), resnet::random_clips(files, clips, options.image_size, options.video_engines),
       prefetcher_options(run));
   resnet::DeviceArray<std::int32_t> labels(run.batch());
-  const auto queue = [&](const Clips& batch) {
-    resnet::repeat_labels(batch, labels.data(), run.stream());
-    run.pack(batch.pixels.data_handle(), run.stream());
-    run.train_step(run.packed(), labels.data(), run.stream());
+  const auto train_step = [&](const penstock::Lease<Clips>& batch, const resnet::Step& step,
+                              penstock::StepGraph& graphs) {
+    resnet::repeat_labels(*batch, labels.data(), run.stream());
+    run.pack(batch->pixels.data_handle(), run.stream());
+    const auto compute = [&] { run.train_step(run.packed(), labels.data(), run.stream()); };
+    if (run.captures(step))
+      graphs.launch_numbered(0, run.stream(), compute);
+    else
+      compute();
   };
   if (options.synthetic)
-    return train_on_one(run, prefetcher.next(run.stream()), queue, [](const resnet::Step&) {});
-  train_by_graphs(run, prefetcher, queue);
+    return train_on_one(run, prefetcher.next(run.stream()), train_step, [](const resnet::Step&) {});
+  train_on_batches(run, prefetcher, train_step);
   for (const penstock::Failure& failure : prefetcher.failures())
     std::printf("another batch took the place of one: %s\n", failure.what.c_str());
 }

@@ -45,33 +45,27 @@ class Taker {
   std::jthread thread_;  // The last: it uses the others.
 };
 
-/// Trains on one batch that stays on the device. `queue(batch)` queues a step on the run's stream.
-/// `before(step)` is called before each step.
-template <class Batch, class Queue, class Before>
-void train_on_one(Run& run, const penstock::Lease<Batch>& batch, const Queue& queue,
+/// Trains on one batch that stays on the device. `train(batch, step, graphs)` queues a step on the
+/// run's stream. `before(step)` is called before each step.
+template <class Batch, class Train, class Before>
+void train_on_one(Run& run, const penstock::Lease<Batch>& batch, const Train& train,
                   const Before& before) {
   penstock::Readback<Metrics> losses(kStepsAhead);
   penstock::StepGraph graphs;
   run.for_each_step([&](Step& step) {
     before(step);
-    const auto compute = [&] { queue(*batch); };
-    step.compute(run.stream(), [&] {
-      if (run.captures(step))
-        graphs.launch(batch, run.stream(), compute);
-      else
-        compute();
-    });
+    step.compute(run.stream(), [&] { train(batch, step, graphs); });
     losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
 }
 
 /// --input-apart: what the input could give beside the training, and what it costs that.
-template <class Prefetcher, class Queue>
-void train_beside_input(Run& run, Prefetcher& prefetcher, const Queue& queue) {
+template <class Prefetcher, class Train>
+void train_beside_input(Run& run, Prefetcher& prefetcher, const Train& train) {
   const auto batch = prefetcher.next(run.stream());
   Taker<Prefetcher> taker(prefetcher);
-  train_on_one(run, batch, queue, [&](const Step& step) {
+  train_on_one(run, batch, train, [&](const Step& step) {
     if (step.number() == run.options().warmup) taker.start();
   });
   run.set_input_rate(taker.batches_per_second() * static_cast<double>(run.batch()));

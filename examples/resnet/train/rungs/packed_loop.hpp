@@ -14,24 +14,18 @@
 
 namespace resnet {
 
-/// `queue(batch)` queues a step on the run's stream, with the same arguments for the same slot.
-template <class Batch, class Host, class Queue>
-void train_by_graphs(Run& run, penstock::Prefetcher<Batch, Host>& prefetcher, const Queue& queue) {
+/// `train(batch, step, graphs)` queues a step on the run's stream.
+template <class Batch, class Host, class Train>
+void train_on_batches(Run& run, penstock::Prefetcher<Batch, Host>& prefetcher, const Train& train) {
   const auto watch = examples::watch_if(run.options().watch, prefetcher);
-  if (run.options().input_apart) return train_beside_input(run, prefetcher, queue);
+  if (run.options().input_apart) return train_beside_input(run, prefetcher, train);
   penstock::Readback<Metrics> losses(kStepsAhead);
   penstock::StepGraph graphs;
 
   run.for_each_step([&](Step& step) {
     penstock::Lease<Batch> batch;
     step.load([&] { batch = prefetcher.next(run.stream()); });
-    const auto compute = [&] { queue(*batch); };
-    step.compute(run.stream(), [&] {
-      if (run.captures(step))
-        graphs.launch(batch, run.stream(), compute);
-      else
-        compute();
-    });
+    step.compute(run.stream(), [&] { train(batch, step, graphs); });
     losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
@@ -41,9 +35,17 @@ void train_by_graphs(Run& run, penstock::Prefetcher<Batch, Host>& prefetcher, co
 /// Of batches that come packed.
 template <class Host>
 void train_packed(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
-  train_by_graphs(run, prefetcher, [&run](const Packed& batch) {
-    run.train_step(batch.input.data_handle(), batch.labels.data_handle(), run.stream());
-  });
+  train_on_batches(
+      run, prefetcher,
+      [&run](const penstock::Lease<Packed>& batch, const Step& step, penstock::StepGraph& graphs) {
+        const auto compute = [&] {
+          run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
+        };
+        if (run.captures(step))
+          graphs.launch(batch, run.stream(), compute);
+        else
+          compute();
+      });
 }
 
 }  // namespace resnet

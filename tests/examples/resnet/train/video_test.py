@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 from programs import interrupt, require, run
 
 program, ffmpeg = pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+tracer = pathlib.Path(*sys.argv[4:5]).resolve()
 USUAL = {"--model": "resnet8", "--image-size": 16, "--videos": "set", "--frames": 4, "--batch": 16, "--clips-per-file": 4,
          "--steps": 5, "--warmup": 1, "--workers": 2}  # fmt: skip
 
@@ -102,11 +103,11 @@ def epochs():
 
 
 def allocation():
-    """A step allocates nothing, once all slots have their graphs."""
+    """A step allocates nothing, nor does a worker."""
     make("set", "red", "blue")
-    traced = [sys.argv[4], "--capture-range", "--quiet", "--fail-on", "allocation", "--out", "trace", "--"]
+    traced = [tracer, "--capture-range", "--quiet", "--fail-on", "allocation", "--out", "trace", "--"]
     for schedule in ("eager", "lazy"):
-        run([*traced, *command(steps=20, warmup=8)], env={**os.environ, "PENSTOCK_EMULATION": f"schedule={schedule}"})
+        run([*traced, *command(steps=20, warmup=10)], env={**os.environ, "PENSTOCK_EMULATION": f"schedule={schedule}"})
 
 
 def broken():
@@ -115,7 +116,7 @@ def broken():
     make("set", "red", "blue")
     victim = pathlib.Path("set/red/1.mp4")
     victim.write_bytes(victim.read_bytes()[:600])
-    usual = command(steps=4, clips_per_file=2, frames=16, batch=16, warmup=0)
+    usual = command(steps=8, clips_per_file=2, frames=16, batch=16, warmup=0)
     _, error = run(usual, status=2)
     require("set/red/1.mp4" in error, error)
     output, _ = run([*usual, "--broken", 9])
@@ -135,7 +136,6 @@ def mistakes():
         ({"videos": "empty"}, "has neither directories nor files .mp4"),
         ({"videos": "hollow"}, "hollow/red: a class without files"),
         ({"videos": None, "cache": ".", "records": 50}, "name them with --videos"),
-        ({"videos": None, "images": "set"}, "--clips"),
         ({"images": "set"}, "--images excludes --videos"),
         ({"data": "set"}, "--data"),
         ({"batch": 18}, "18 images are no whole number of clips of 4 frames: take 20"),
