@@ -35,7 +35,8 @@ penstock::Layout<Clips> clips_layout(std::int64_t clips, std::int64_t frames, st
 }
 
 penstock::AnySource<Clips> random_clips(const video::VideoFiles& files, const ClipSet& set,
-                                        std::int32_t size, const std::string& engines) {
+                                        std::int32_t size, const std::string& engines,
+                                        video::ClipTotals& totals) {
   static const std::map<std::string, video::EngineUse> uses = {
       {"none", video::EngineUse::none},
       {"if_possible", video::EngineUse::if_possible},
@@ -54,7 +55,8 @@ penstock::AnySource<Clips> random_clips(const video::VideoFiles& files, const Cl
       {.clips_per_file = static_cast<std::uint64_t>(set.clips_per_file),
        .reader = reader,
        // Whoever has given a bad file can put it right, see options.hpp.
-       .on_bad_clip = [](const video::BadClip& clip) { throw std::invalid_argument(clip.what); }});
+       .on_bad_clip = [](const video::BadClip& clip) { throw std::invalid_argument(clip.what); },
+       .totals = &totals});
 }
 
 void repeat_labels(const Clips& clips, std::int32_t* frame_labels, cudaStream_t stream) {

@@ -13,6 +13,7 @@
 #include <penstock/layout.hpp>
 #include <penstock/source.hpp>
 #include <penstock/video/clip_source.hpp>
+#include <penstock/video/clip_times.hpp>
 #include <string>
 
 #include "clip_set.hpp"
@@ -26,10 +27,11 @@ penstock::Layout<Clips> clips_layout(std::int64_t clips, std::int64_t frames, st
 
 /// An on_device source of random clips, all frames of which have the same random crop. `engines` is
 /// the name of a penstock::video::EngineUse. Throws std::invalid_argument for a file that cannot be
-/// decoded, with the file's name. `files` outlives it.
+/// decoded, with the file's name. `files` and `totals` outlive it.
 penstock::AnySource<Clips> random_clips(const penstock::video::VideoFiles& files,
                                         const ClipSet& set, std::int32_t size,
-                                        const std::string& engines);
+                                        const std::string& engines,
+                                        penstock::video::ClipTotals& totals);
 
 /// Queues: `frame_labels` (clip x frame) gets the label of each clip for each of its frames.
 void repeat_labels(const Clips& clips, std::int32_t* frame_labels, cudaStream_t stream);

@@ -4,7 +4,10 @@
 // (on_device) as bytes. Each frame is an image of the batch, with the label of its clip. A kernel
 // normalises and packs them into memory that stays the same, so that all steps are the same graph.
 
+#include <cstdio>
+#include <cstdlib>
 #include <penstock/failure.hpp>
+#include <penstock/video/clip_verdict.hpp>
 
 #include "../data/clip_input.hpp"
 #include "../data/image_input.hpp"
@@ -40,9 +43,11 @@ void train(Run& run) {
   const Options& options = run.options();
   const resnet::ClipSet& clips = run.data().clips();
   const penstock::video::VideoFiles files(clips.files, clips.labels);
+  penstock::video::ClipTotals totals;
   penstock::Prefetcher<Clips> prefetcher(
       resnet::clips_layout(run.batch() / clips.frames, clips.frames, options.image_size),
-      run.sampler(), resnet::random_clips(files, clips, options.image_size, options.video_engines),
+      run.sampler(),
+      resnet::random_clips(files, clips, options.image_size, options.video_engines, totals),
       prefetcher_options(run));
   resnet::DeviceArray<std::int32_t> labels(run.batch());
   const auto train_step = [&](const penstock::Lease<Clips>& batch, const resnet::Step& step,
@@ -58,6 +63,11 @@ void train(Run& run) {
   if (options.synthetic)
     return train_on_one(run, prefetcher.next(run.stream()), train_step, [](const resnet::Step&) {});
   train_on_batches(run, prefetcher, train_step);
+  const penstock::video::ClipTimes decoded = totals.read();
+  std::printf("clips decoded by the engines: %llu, by the CPU: %llu. %s\n",
+              static_cast<unsigned long long>(decoded.by_engine),
+              static_cast<unsigned long long>(decoded.by_cpu),
+              penstock::video::clip_verdict(prefetcher.stats(), totals).sentence.c_str());
   for (const penstock::Failure& failure : prefetcher.failures())
     std::printf("another batch took the place of one: %s\n", failure.what.c_str());
 }
