@@ -31,6 +31,7 @@ install_part(penstock-emulated-targets src/emulation/include penstock_emulated)
 install_part(penstock-trace-targets src/trace/include penstock_trace)
 install_part(penstock-images-targets src/images/include penstock_images)
 install_part(penstock-remote-targets src/remote/include penstock_remote)
+install_part(penstock-gds-targets src/gds/include penstock_gds)
 install_part(penstock-video-targets src/video/include penstock_video)
 install_part(penstock-cuda-targets "" penstock_penstock penstock_header_only)
 

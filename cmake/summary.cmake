@@ -14,8 +14,8 @@ function(tell part built option with)
   endif()
 endfunction()
 
-foreach(name IN ITEMS penstock_penstock penstock_emulated penstock_images penstock_remote penstock_video penstock_trace penstock-trace
-                      penstock-pack)
+foreach(name IN ITEMS penstock_penstock penstock_emulated penstock_images penstock_remote penstock_gds penstock_video penstock_trace
+                      penstock-trace penstock-pack)
   set(has_${name} FALSE)
   if(TARGET ${name})
     set(has_${name} TRUE)
@@ -43,6 +43,7 @@ tell(penstock::penstock ${has_penstock_penstock} PENSTOCK_WITH_CUDA "CUDA ${CUDA
 tell(penstock::emulated ${has_penstock_emulated} PENSTOCK_WITH_EMULATION "")
 tell(penstock::images ${has_penstock_images} PENSTOCK_BUILD_IMAGES "${jpeg}")
 tell(penstock::remote ${has_penstock_remote} PENSTOCK_BUILD_REMOTE "libcurl ${CURL_VERSION_STRING}, OpenSSL ${OPENSSL_VERSION}")
+tell(penstock::gds ${has_penstock_gds} PENSTOCK_BUILD_GDS "cuFile is loaded at run time")
 tell(penstock::video ${has_penstock_video} PENSTOCK_BUILD_VIDEO "libavformat ${FFmpeg_VERSION}")
 tell(penstock::trace ${has_penstock_trace} PENSTOCK_BUILD_TRACE "${cupti}")
 tell(penstock-trace ${has_penstock-trace} PENSTOCK_BUILD_TRACE_PROGRAM "")

@@ -26,6 +26,15 @@ struct FileRange {
   std::uint64_t bytes = 0;   ///< how many
 };
 
+class File;
+
+/// Where the bytes of a sample are: a part of one of its store's files, valid as long as the store
+/// or a copy of it.
+struct FilePlace {
+  const File& file;  ///< of the store
+  FileRange range;   ///< of the file
+};
+
 /// A descriptor that reads past the page cache (O_DIRECT): begin and number of bytes of a read are
 /// multiples of `offset_alignment`, and its memory begins at one of `memory_alignment`.
 struct DirectFile {

@@ -92,6 +92,10 @@ class PackedFile {
   /// "<file>, record 12". Throws std::out_of_range.
   std::string name(std::uint64_t index) const;
 
+  /// Where the record is, for readers of your own, which do not compare its checksum. Throws
+  /// std::out_of_range.
+  FilePlace place(std::uint64_t index) const;
+
   /// Asks for these records ahead, without waiting; they will be read at about `due`, or nobody
   /// knows when. Of up to 1,024 indices at a time, records that lie together are one range. On this
   /// machine each 128 KiB of a range cost a system call. Ignores errors, and indices that are not

@@ -98,6 +98,9 @@ class RecordFile {
   /// Throws std::out_of_range.
   std::string name(std::uint64_t index) const;
 
+  /// Where the record is, for readers of your own. Throws std::out_of_range.
+  FilePlace place(std::uint64_t index) const;
+
   /// Asks for these records ahead, without waiting; they will be read at about `due`, or nobody
   /// knows when. Helps at the start of a batch, if the files are larger than the page cache. Of up
   /// to 1,024 indices at a time, records that lie together, or at most 4 KiB apart, are one range.

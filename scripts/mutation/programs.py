@@ -18,9 +18,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEADERS = pathlib.Path("include/penstock")
 COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "tests"]
 PRESETS = {"plain": "emulated", "tsan": "tsan"}
-LEFT_OUT = ["EXAMPLES", "BENCHMARKS", "IMAGES", "TRACE", "REMOTE", "VIDEO"]  # of what the builds could have
-# Folders of tests whose subject is not a header: the emulated runtime, penstock::images, penstock::trace, penstock::video.
-OTHER_SUBJECTS = {"emulation", "images", "trace", "video"}
+LEFT_OUT = ["EXAMPLES", "BENCHMARKS", "IMAGES", "TRACE", "REMOTE", "GDS", "VIDEO"]  # of what the builds could have
+# Folders of tests whose subject is not a header: the emulated runtime, penstock::gds, penstock::images, penstock::trace,
+# penstock::video.
+OTHER_SUBJECTS = {"emulation", "gds", "images", "trace", "video"}
 # They have schedules of their own, and no use for ThreadSanitizer.
 WEAK_MEMORY = ("penstock_weak_memory_tests", "penstock_weak_pipeline_tests")
 # A program that is one test, and what it has to print: a line that comes after 5 s, and so is tested once.

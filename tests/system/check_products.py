@@ -15,6 +15,7 @@ PRODUCTS = {  # a folder of src/, and the folders whose headers it may include
     "remote": ["core"],
     "programs": ["core"],
     "trace": ["core", "emulation", "programs"],
+    "gds": ["core"],
     "video": ["core", "images"],
     "pack": ["core", "images", "remote", "video", "programs"],
 }

@@ -217,6 +217,11 @@ PENSTOCK_INLINE std::string PackedFile::name(std::uint64_t index) const {
   return name.empty() ? pack.file.name() + ", record " + std::to_string(index) : std::string(name);
 }
 
+PENSTOCK_INLINE FilePlace PackedFile::place(std::uint64_t index) const {
+  const detail::PackEntry& entry = pack_with(index).entries[index];
+  return {pack_->file, {entry.offset, entry.bytes}};
+}
+
 PENSTOCK_INLINE void PackedFile::will_need(
     std::span<const std::uint64_t> indices,
     std::chrono::steady_clock::time_point due) const noexcept {

@@ -154,6 +154,11 @@ PENSTOCK_INLINE std::string RecordFile::name(std::uint64_t index) const {
   return part.file.name() + ", record " + std::to_string(index - part.first);
 }
 
+PENSTOCK_INLINE FilePlace RecordFile::place(std::uint64_t index) const {
+  const detail::RecordPart& part = part_of(index);
+  return {part.file, {part.place_of(index, record_bytes_), record_bytes_}};
+}
+
 PENSTOCK_INLINE void RecordFile::will_need(
     std::span<const std::uint64_t> indices,
     std::chrono::steady_clock::time_point due) const noexcept {
