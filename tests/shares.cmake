@@ -18,7 +18,7 @@
 #    0  AddressSanitizer: penstock::remote, soaks, load, packer, trace, recorded fuzz inputs
 #    1  AddressSanitizer: inference; the commands of the examples' pages
 #    2  ThreadSanitizer: the examples but for what is in 13 and 14
-#    3  ThreadSanitizer: penstock::images, penstock::remote and penstock::video; faults
+#    3  ThreadSanitizer: penstock::images, penstock::remote, penstock::gds and penstock::video; faults
 #    4  the ResNet examples, ranks as processes; with nvcc what must not compile
 #    5  everything of the emulated preset is compiled, source by source and with hidden symbols; code that must not compile
 #    6  without a sanitizer penstock::remote, endings, recorded fuzz inputs; the same, packer and trace under ThreadSanitizer
@@ -27,8 +27,9 @@
 #    8  packages
 #    9  the commands of docs/; the site (.ci/run)
 #   10  AddressSanitizer: the examples but for what is in 1
-#   11  AddressSanitizer: penstock::images, penstock::video, faults; penstock::video without a sanitizer
-#   12  ThreadSanitizer: faults; with nvcc the tests of trace, images and video; CUDA 12.4 (.ci/run)
+#   11  AddressSanitizer: penstock::images, penstock::gds, penstock::video, faults; penstock::gds and penstock::video without
+#       a sanitizer
+#   12  ThreadSanitizer: faults; with nvcc the tests of trace, images, gds and video; CUDA 12.4 (.ci/run)
 #   13  ThreadSanitizer: inference, ranks as processes; with nvcc the smaller examples; the recipes of packaging/
 #   14  recipes; programs under nsys (scripts/setup nsys); training and faults under ThreadSanitizer; with nvcc scripts
 #       and tools
@@ -73,7 +74,7 @@ set(penstock_shares_plain
     "16 ^penstock_weak_(memory|pipeline)_tests$"
     "14 ^examples\\.recipes\\."
     "11 ^penstock_images_device_tests\\."
-    "11 ^penstock_video_"
+    "11 ^penstock_(gds|video)_"
     "6 ^penstock_trace_(foreign_tests|session_tests\\.lazy)$"
     "6 ^examples\\.(quickstart|minimal)\\..*(eager|lazy)$"
     "16 \\.random_[2-9]$")
@@ -82,7 +83,7 @@ set(penstock_shares_address
     "0 ^(penstock_remote_(client_)?tests|remote\\.servers)$"
     "11 ^penstock_fault_tests\\."
     "1 ^examples\\.resnet\\.(infer|prepare|agreement)"
-    "11 ^penstock_(images|video)_"
+    "11 ^penstock_(images|gds|video)_"
     "10 ^(examples|ladders|programs)\\."
     "0 ^penstock_(soak|resume_test|verdict_drawn|shared_test|trace)"
     "0 ^penstock_(load|clock|disk|device_soak_emulated)\\."
@@ -102,7 +103,7 @@ set(penstock_shares_thread
     "14 ^examples\\.resnet\\.(training|vectors)$"
     "13 ^examples\\.(ranks|resnet\\.distributed)\\."
     "13 ^examples\\.resnet\\.(infer|prepare|agreement)"
-    "3 ^penstock_(images|video)_"
+    "3 ^penstock_(images|gds|video)_"
     "2 ^(examples|ladders|programs)\\."
     "2 ^penstock_trace\\.(example|interrupt|minimal)$"
     "6 ^penstock_(soak|resume_test|verdict_drawn|shared_test|trace)"
@@ -118,7 +119,7 @@ set(penstock_shares_thread
 # Over the CUDA runtime: without a GPU most of it is only compiled. Quick are the core's GPU tests, CUDA's rules, the
 # quickstart. The emulated preset has the tests of the last three lines in the quick run, too.
 set(penstock_shares_cuda
-    "12 ^penstock_(trace|images|video)_gpu_tests$"
+    "12 ^penstock_(trace|images|gds|video)_gpu_tests$"
     "15 ^examples\\.(pytorch|libtorch)"
     "13 ^examples\\.(gpt|minimal|tokens|cccl|tensorrt|recipes|migration)\\.(.*\\.)?gpu$"
     "21 ^examples\\.(resnet|ranks)\\."

@@ -25,6 +25,7 @@ CMAKE_OPTIONS = {
     "images": ["PENSTOCK_BUILD_IMAGES"],
     "remote": ["PENSTOCK_BUILD_REMOTE"],
     "video": ["PENSTOCK_BUILD_VIDEO"],
+    "gds": ["PENSTOCK_BUILD_GDS"],
     "trace": ["PENSTOCK_BUILD_TRACE"],
     "tools": ["PENSTOCK_BUILD_TRACE_PROGRAM", "PENSTOCK_BUILD_PACK_PROGRAM"],
 }
@@ -45,6 +46,7 @@ class Penstock(ConanFile):
         "images": False,
         "remote": False,
         "video": False,  # with images=True
+        "gds": False,
         "trace": False,
         "tools": False,  # penstock-pack, and with trace=True penstock-trace
     }

@@ -16,6 +16,7 @@ vcpkg_check_features(
   OUT_FEATURE_OPTIONS options
   FEATURES cuda PENSTOCK_WITH_CUDA
            emulation PENSTOCK_WITH_EMULATION
+           gds PENSTOCK_BUILD_GDS
            images PENSTOCK_BUILD_IMAGES
            remote PENSTOCK_BUILD_REMOTE
            tools PENSTOCK_BUILD_PACK_PROGRAM

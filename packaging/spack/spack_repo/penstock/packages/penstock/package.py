@@ -22,6 +22,7 @@ class Penstock(CMakePackage):
     variant("images", default=False, description="Provide penstock::images: decoding, crops and resizing")
     variant("remote", default=False, description="Provide penstock::remote: files and objects of servers")
     variant("video", default=False, description="Provide penstock::video: clips of video files; needs +images")
+    variant("gds", default=False, description="Provide penstock::gds: files read to device memory by cuFile")
     variant("trace", default=False, description="Provide penstock::trace: timeline, report, findings")
     variant("tools", default=False, description="Install penstock-pack, and with +trace penstock-trace")
 
@@ -52,6 +53,7 @@ class Penstock(CMakePackage):
             self.define_from_variant("PENSTOCK_BUILD_REMOTE", "remote"),
             self.define_from_variant("PENSTOCK_BUILD_VIDEO", "video"),
             self.define("PENSTOCK_VIDEO_WITH_NVDEC", "AUTO"),  # no package has the headers; the machine may have them
+            self.define_from_variant("PENSTOCK_BUILD_GDS", "gds"),
             self.define_from_variant("PENSTOCK_BUILD_TRACE", "trace"),
             self.define_from_variant("PENSTOCK_BUILD_PACK_PROGRAM", "tools"),
             self.define("PENSTOCK_BUILD_TRACE_PROGRAM", both),
