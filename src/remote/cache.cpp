@@ -196,9 +196,14 @@ bool Cache::read(CacheKey& key, std::vector<std::byte>& scratch) {
   return read_slot(slot, entry, penstock::detail::room_in(scratch, key.bytes));
 }
 
-bool Cache::has(const CacheKey& key) noexcept {
-  const std::lock_guard lock(mutex_);
-  return !broken_ && find(key) != CachePolicy::no_slot;
+bool Cache::will_need(const CacheKey& key) noexcept {
+  std::unique_lock lock(mutex_);
+  const CachePolicy::Slot slot = broken_ ? CachePolicy::no_slot : find(key);
+  if (slot == CachePolicy::no_slot) return false;
+  const std::uint64_t bytes = entries_[slot].key.bytes;
+  lock.unlock();
+  slots_.will_need(slot * header_.slot_bytes, bytes);
+  return true;
 }
 
 void Cache::will_read(const CacheKey& key) noexcept try {

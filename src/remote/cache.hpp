@@ -69,8 +69,9 @@ class Cache {
   /// The same for a range whose size is not known: sets `key.bytes`, and makes `scratch` larger if
   /// it is too small.
   bool read(CacheKey& key, std::vector<std::byte>& scratch);
-  /// Returns whether read() would find it.
-  bool has(const CacheKey& key) noexcept;
+  /// Returns whether read() would find it. If so, it asks the system to have the bytes in memory
+  /// soon, without waiting.
+  bool will_need(const CacheKey& key) noexcept;
   /// Gives the cache the bytes of a range that read() did not find. It copies them, and a thread
   /// writes them later; with CacheOptions::wait, this call returns after that. `replace`: the cache
   /// also takes them if it has the range.

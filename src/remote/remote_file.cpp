@@ -236,7 +236,7 @@ void RemoteFile::will_need(std::span<const FileRange> ranges,
       const CacheKey key = pieces.key(*version_, i);
       if (due == later)
         cache->will_read(key);
-      else if (!cache->has(key))
+      else if (!cache->will_need(key))
         fetch({key.offset, key.bytes});
     }
   }

@@ -219,7 +219,7 @@ void RemoteFolder::fetch_ahead(std::span<const std::string_view> files, Time due
   for (const std::string_view file : files) {
     const auto object = std::make_shared<const RemoteObject>(object_of(file));
     // What is in the cache needs one answer without a body at most.
-    if (cache != nullptr && cache->has({object_id(object->url), 0, 0})) continue;
+    if (cache != nullptr && cache->will_need({object_id(object->url), 0, 0})) continue;
     std::size_t room = 0;
     {
       const std::lock_guard lock(mutex_);

@@ -2,6 +2,8 @@
 
 // The cache of a node: what it keeps, and right bytes or none, whatever happens to its files.
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -28,6 +30,8 @@
 
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace penstock::test {
@@ -246,6 +250,18 @@ void flip(const fs::path& path, std::uint64_t byte, int bit) {
   file.put(static_cast<char>(before ^ (1 << bit)));
 }
 
+/// Pages of a file that are in memory.
+std::size_t pages_in_memory(const fs::path& path) {
+  const std::size_t bytes = fs::file_size(path), pages = (bytes + 4095) / 4096;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  std::vector<unsigned char> are_there(pages);
+  REQUIRE(::mincore(mapped, bytes, are_there.data()) == 0);
+  ::munmap(mapped, bytes);
+  ::close(file);
+  return static_cast<std::size_t>(std::count(are_there.begin(), are_there.end(), 1));
+}
+
 /// Runs `work` in a process of its own.
 ::pid_t begin_process(const std::function<bool()>& work) {
   const ::pid_t child = ::fork();
@@ -284,6 +300,21 @@ TEST_CASE("Cache: fills, keeps, and is there for the next process", "[cache]") {
   CHECK(second.found(100) == 64);
   CHECK(second.counters.cache_damaged == 0);
   check_space(path, 64);
+}
+
+TEST_CASE("Cache: what will be needed is read from the disk ahead", "[cache]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "c";
+  Opened opened(path, 16, std::size_t{1} << 20);
+  const CacheKey key{{1, 2}, 0, 1 << 20}, missing{{1, 2}, 1 << 20, 1 << 20};
+  opened.put(key);
+  CHECK_FALSE(opened.cache.will_need(missing));
+  penstock::test::drop_from_cache(path / "slots");
+  const bool is_on_disk = pages_in_memory(path / "slots") == 0;  // Some file systems are memory.
+  CHECK(opened.cache.will_need(key));
+  if (is_on_disk) CHECK(eventually([&] { return pages_in_memory(path / "slots") == 256; }));
+  CHECK(opened.hits(key));
+  CHECK(opened.counters.cache_misses == 0);
 }
 
 TEST_CASE("Cache: a hit allocates nothing", "[cache]") {

@@ -95,6 +95,16 @@ class OpenFile {
     return done;
   }
 
+  /// Asks the system to read these bytes, or the first 256 MiB of them, into memory soon. It is a
+  /// hint without errors.
+  void will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    // Of one call, Linux takes only as many bytes as the device reads at once: 128 KiB at least.
+    constexpr std::uint64_t kAtOnce = std::uint64_t{128} << 10, kMost = std::uint64_t{256} << 20;
+    for (const std::uint64_t end = offset + std::min(bytes, kMost); offset < end; offset += kAtOnce)
+      ::posix_fadvise(descriptor(), static_cast<::off_t>(offset),
+                      static_cast<::off_t>(std::min(kAtOnce, end - offset)), POSIX_FADV_WILLNEED);
+  }
+
   void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
     while (!bytes.empty()) {
       const ::ssize_t count = uninterrupted([&] {
@@ -125,16 +135,6 @@ class ReadOnlyFile : public OpenFile {
   explicit ReadOnlyFile(const char* path) : OpenFile(path, O_RDONLY | O_NONBLOCK) {
     if (!is_open()) fail("cannot open");
     require_regular();
-  }
-
-  /// Asks the system to read these bytes, or the first 256 MiB of them, into memory soon. It is a
-  /// hint without errors.
-  void will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    // Of one call, Linux takes only as many bytes as the device reads at once: 128 KiB at least.
-    constexpr std::uint64_t kAtOnce = std::uint64_t{128} << 10, kMost = std::uint64_t{256} << 20;
-    for (const std::uint64_t end = offset + std::min(bytes, kMost); offset < end; offset += kAtOnce)
-      ::posix_fadvise(descriptor(), static_cast<::off_t>(offset),
-                      static_cast<::off_t>(std::min(kAtOnce, end - offset)), POSIX_FADV_WILLNEED);
   }
 };
 
