@@ -10,7 +10,6 @@
 #include <penstock/images/crop.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/video/clip_source.hpp>
-#include <penstock/video/video_folder.hpp>
 #include <stdexcept>
 
 namespace video = penstock::video;

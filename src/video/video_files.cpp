@@ -6,6 +6,7 @@
 #include <penstock/error.hpp>
 #include <penstock/video/video_error.hpp>
 #include <penstock/video/video_files.hpp>
+#include <penstock/video/video_folder.hpp>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
@@ -131,6 +132,11 @@ Video VideoFiles::video(std::uint64_t i) const {
   } catch (...) {
     std::throw_with_nested(VideoError(called + ": " + penstock::detail::what_is_handled()));
   }
+}
+
+VideoFiles video_files_in(const std::filesystem::path& folder, const VideoFilesOptions& options) {
+  const VideoFolder found = VideoFolder::list(folder);
+  return VideoFiles(found.files, found.labels, options);
 }
 
 }  // namespace penstock::video

@@ -56,9 +56,4 @@ VideoFolder VideoFolder::list(const fs::path& folder) {
   return found;
 }
 
-VideoFiles video_files_in(const fs::path& folder, const VideoFilesOptions& options) {
-  const VideoFolder found = VideoFolder::list(folder);
-  return VideoFiles(found.files, found.labels, options);
-}
-
 }  // namespace penstock::video

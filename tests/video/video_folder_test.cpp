@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <penstock/video/video_error.hpp>
+#include <penstock/video/video_files.hpp>
 #include <string>
 #include <vector>
 

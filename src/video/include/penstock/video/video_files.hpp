@@ -62,4 +62,9 @@ class VideoFiles {
   std::shared_ptr<List> list_;
 };
 
+/// The video files below a folder, with a label for each class: those of VideoFolder::list().
+/// Throws what that and the constructor of VideoFiles throw.
+VideoFiles video_files_in(const std::filesystem::path& folder,
+                          const VideoFilesOptions& options = {});
+
 }  // namespace penstock::video

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// video_files_in(), VideoFolder: the video files of a folder.
+// VideoFolder: the video files of a folder, with a class for each directory.
 //
-//   const penstock::video::VideoFiles files = penstock::video::video_files_in("train");
+//   const penstock::video::VideoFolder folder = penstock::video::VideoFolder::list("train");
+//   for (std::size_t i = 0; i < folder.classes.size(); ++i)
+//     std::cout << i << ": " << folder.classes[i] << '\n';
+//   const penstock::video::VideoFiles files(folder.files, folder.labels);
 
 #include <cstdint>
 #include <filesystem>
 #include <penstock/version.hpp>
-#include <penstock/video/video_files.hpp>
 #include <string>
 #include <vector>
 
@@ -30,10 +32,5 @@ struct VideoFolder {
   /// cannot be read.
   static VideoFolder list(const std::filesystem::path& folder);
 };
-
-/// The files of VideoFolder::list(), with their labels. Throws what VideoFolder::list() and the
-/// constructor of VideoFiles throw.
-VideoFiles video_files_in(const std::filesystem::path& folder,
-                          const VideoFilesOptions& options = {});
 
 }  // namespace penstock::video
