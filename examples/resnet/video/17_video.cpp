@@ -9,19 +9,22 @@
 #include <penstock/failure.hpp>
 #include <penstock/video/clip_verdict.hpp>
 
+#include "../../common/watch.hpp"
 #include "../data/clip_input.hpp"
 #include "../data/image_input.hpp"
-#include "../train/rungs/packed_loop.hpp"
+#include "../train/rungs/input_apart.hpp"
 
 namespace {
 
 using resnet::Clips;
 using resnet::Format;
 using resnet::Fusion;
+using resnet::Metrics;
 using resnet::Options;
 using resnet::PlanChoice;
 using resnet::Precision;
 using resnet::Run;
+using resnet::Step;
 
 penstock::PrefetcherOptions prefetcher_options(const Run& run) {
   const Options& options = run.options();
@@ -50,7 +53,7 @@ void train(Run& run) {
       resnet::random_clips(files, clips, options.image_size, options.video_engines, totals),
       prefetcher_options(run));
   resnet::DeviceArray<std::int32_t> labels(run.batch());
-  const auto train_step = [&](const penstock::Lease<Clips>& batch, const resnet::Step& step,
+  const auto train_step = [&](const penstock::Lease<Clips>& batch, const Step& step,
                               penstock::StepGraph& graphs) {
     resnet::repeat_labels(*batch, labels.data(), run.stream());
     run.pack(batch->pixels.data_handle(), run.stream());
@@ -61,8 +64,21 @@ void train(Run& run) {
       compute();
   };
   if (options.synthetic)
-    return train_on_one(run, prefetcher.next(run.stream()), train_step, [](const resnet::Step&) {});
-  train_on_batches(run, prefetcher, train_step);
+    return train_on_one(run, prefetcher.next(run.stream()), train_step, [](const Step&) {});
+  if (options.input_apart) return train_beside_input(run, prefetcher, train_step);
+
+  const auto watch = examples::watch_if(options.watch, prefetcher);
+  penstock::Readback<Metrics> losses(resnet::kStepsAhead);
+  penstock::StepGraph graphs;
+  run.for_each_step([&](Step& step) {
+    penstock::Lease<Clips> batch;
+    step.load([&] { batch = prefetcher.next(run.stream()); });
+    step.compute(run.stream(), [&] { train_step(batch, step, graphs); });
+    losses.push(run.network().metrics(), run.stream(), step.teller());
+  });
+  losses.drain();
+  run.set_stats(prefetcher.stats());
+  if (!run.ranks().is_first()) return;
   const penstock::video::ClipTimes decoded = totals.read();
   std::printf("clips decoded by the engines: %llu, by the CPU: %llu. %s\n",
               static_cast<unsigned long long>(decoded.by_engine),

@@ -72,4 +72,20 @@ void train_beside_input(Run& run, Prefetcher& prefetcher, const Train& train) {
   run.set_stats(prefetcher.stats());
 }
 
+/// The same for batches that come packed.
+template <class Host>
+void train_beside_input(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
+  train_beside_input(
+      run, prefetcher,
+      [&run](const penstock::Lease<Packed>& batch, const Step& step, penstock::StepGraph& graphs) {
+        const auto compute = [&] {
+          run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
+        };
+        if (run.captures(step))
+          graphs.launch(batch, run.stream(), compute);
+        else
+          compute();
+      });
+}
+
 }  // namespace resnet
