@@ -168,7 +168,7 @@ int main(int count, char** arguments) try {
               turns);
   std::printf("%-12s %9s  %-34s %8s %20s %10s\n", "file", "record", "way", "MB/s", "", "CPU s/GB");
   for (const bool is_cached : {false, true})
-    for (const std::size_t record : {4096, 12'296, 131'072})
+    for (const std::size_t record : {4096u, 12'296u, 131'072u})
       compare(file, record, is_cached, turns, workers, options);
   return 0;
 } catch (const std::exception& error) {

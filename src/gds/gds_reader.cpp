@@ -44,19 +44,19 @@ struct GdsReader::State {
  private:
   /// A call of read(). At its end nothing is in flight, also after an exception.
   struct Reading {
-    explicit Reading(State& used) : state(used) { state.is_reading = true; }
+    explicit Reading(State& used) : state(used) { state.is_reading_ = true; }
     Reading(const Reading&) = delete;
     Reading& operator=(const Reading&) = delete;
     ~Reading() {
       if (state.batch) state.batch->wait_for_all();
-      state.is_reading = false;
+      state.is_reading_ = false;
     }
     State& state;
     const CaptureModeGuard capture_mode;
   };
 
   void check(Requests requests) {
-    if (is_reading) throw std::logic_error("GdsReader: it is called while it reads");
+    if (is_reading_) throw std::logic_error("GdsReader: it is called while it reads");
     for (std::size_t k = 0; k < requests.size(); ++k)
       if (requests[k].file == nullptr)
         throw std::invalid_argument("GdsReader: request " + std::to_string(k) + " has no file");
@@ -84,41 +84,41 @@ struct GdsReader::State {
   }
 
   void together(Requests requests, std::size_t first, std::size_t end, const Each& each) {
-    in_batch.clear();
-    lost.clear();
+    in_batch_.clear();
+    lost_.clear();
     for (std::size_t k = first; k < end; ++k) {
       const auto& [file, offset, target, bytes] = requests[k];
       const detail::RegisteredFile& known = file->registered();
       const std::size_t available = known.available(offset, bytes);
       if (available == 0 || &known.driver().calls() != &batch->driver().calls()) {
-        lost.push_back(k);
+        lost_.push_back(k);
       } else {
-        batch->set(in_batch.size(), known.handle(), offset, target, available);
-        in_batch.push_back({k, available});
+        batch->set(in_batch_.size(), known.handle(), offset, target, available);
+        in_batch_.push_back({k, available});
       }
     }
-    if (!in_batch.empty()) wait_for_batch(each);
-    for (const std::size_t k : lost) alone(requests, k, each);
+    if (!in_batch_.empty()) wait_for_batch(each);
+    for (const std::size_t k : lost_) alone(requests, k, each);
   }
 
   void wait_for_batch(const Each& each) {
     ++stats.batches;
-    bool is_there = batch->submit(in_batch.size());
+    bool is_there = batch->submit(in_batch_.size());
     while (is_there && batch->in_flight() > 0) {
       is_there = batch->wait();
       for (const auto& [i, is_whole] : batch->done()) {
-        InBatch& one = in_batch[i];
+        InBatch& one = in_batch_[i];
         one.is_done = true;
         if (is_whole)
           deliver({.request = one.request, .bytes = one.bytes, .error = nullptr}, each);
         else
-          lost.push_back(one.request);
+          lost_.push_back(one.request);
       }
     }
     if (is_there) return;
     leave_batches();
-    for (const InBatch& one : in_batch)
-      if (!one.is_done) lost.push_back(one.request);
+    for (const InBatch& one : in_batch_)
+      if (!one.is_done) lost_.push_back(one.request);
   }
 
   void alone(Requests requests, std::size_t k, const Each& each) {
@@ -142,9 +142,9 @@ struct GdsReader::State {
     std::size_t request, bytes;
     bool is_done = false;
   };
-  std::vector<InBatch> in_batch;
-  std::vector<std::size_t> lost;  // requests of the batch that are to be read alone
-  bool is_reading = false;
+  std::vector<InBatch> in_batch_;
+  std::vector<std::size_t> lost_;  // requests of the batch that are to be read alone
+  bool is_reading_ = false;
 };
 
 GdsReader::GdsReader(const GdsReaderOptions& options) : state_(std::make_unique<State>(options)) {}
