@@ -2,21 +2,41 @@
 
 #include "cufile_driver.hpp"
 
+#include <cuda_runtime_api.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <map>
 #include <memory>
 #include <mutex>
+#include <penstock/error.hpp>
 #include <penstock/gds/gds_error.hpp>
 
+extern "C" [[gnu::weak]] void penstock_runtime_emulated();  // defined only in penstock::emulated
+
 namespace penstock::inline PENSTOCK_ABI::gds {
+namespace {
+
+/// Makes the context of the current device current on this thread, as cuFile needs it. On a machine
+/// without a driver and without /proc/modules, cuFile 1.20 looked for a line of that file for ever.
+void prepare_to_open() {
+  int device = 0;
+  penstock::detail::check(cudaGetDevice(&device), "cudaGetDevice");
+  penstock::detail::check(cudaSetDevice(device), "cudaSetDevice", device);
+  if (penstock_runtime_emulated == nullptr && ::access("/proc/modules", R_OK) != 0)
+    throw GdsError(
+        "cuFile looks for its kernel module in /proc/modules, which this process cannot read: read "
+        "by a store and a ReadQueue, or let the container have /proc/modules");
+}
+
+}  // namespace
 
 struct CufileDriver::Opened {
   explicit Opened(const std::string& file) : calls(file) {}
 
   /// Called with the lock held.
   void open() {
+    prepare_to_open();
     const cufile::Status status = calls.cuFileDriverOpen();
     if (status.error != 0 && status.error != cufile::kAlreadyOpen)
       throw GdsError("cuFile cannot be opened: " + cufile_error(status));

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <penstock/emulation.hpp>
+#include <penstock/error.hpp>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -164,6 +166,20 @@ TEST_CASE("GdsFile: what cuFile refuses is an error, and nothing stays open", "[
   CHECK_THAT(
       thrown<GdsError>([] { GdsFile(File(std::make_shared<MemoryFile>("https://a/b", "bytes"))); }),
       Mentions("https://a/b: it is not a file of this machine"));
+}
+
+TEST_CASE("GdsFile: without a GPU cuFile is not opened", "[gds]") {
+  const CufileMachine machine;
+  const RandomFile random(kBytes);
+  const File file = File::open(random.path);
+  const emulation::Options before = emulation::options();
+  emulation::Options none = before;
+  none.machine.devices = 0;
+  emulation::reset(none);
+  CHECK_THROWS_AS(GdsFile(file, emulated_library()), CudaError);
+  CHECK(machine.counts.opened == 0);
+  emulation::reset(before);
+  CHECK(GdsFile(file, emulated_library()).mode() == GdsMode::direct);
 }
 
 TEST_CASE("GdsFile: cuFile is open as long as there is a file", "[gds]") {

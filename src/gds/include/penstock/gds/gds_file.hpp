@@ -48,9 +48,9 @@ struct GdsOptions {
 class GdsFile {
  public:
   /// Loads and opens cuFile if nothing has yet, which takes up to a second and blocks other
-  /// constructors. A device has to be current that this thread has used (cudaSetDevice). Throws
-  /// GdsError: for a file of another machine; where cuFile is not there or refuses the file; and
-  /// where it would read it in its compatibility mode, which `options` do not allow.
+  /// constructors. Throws CudaError where there is no GPU, and GdsError: for a file of another
+  /// machine; where cuFile is not there or refuses the file; and where it would read it in its
+  /// compatibility mode, which `options` do not allow.
   explicit GdsFile(const File& file, const GdsOptions& options = {});
 
   /// For messages: the name of the File.
@@ -67,9 +67,10 @@ class GdsFile {
 
   /// Fills `bytes` bytes of device memory at `target` with those from `offset` on, and returns how
   /// many there were: fewer only where the file ends. Blocks until they are there, for all streams;
-  /// it waits for no stream. The device of the memory has to be current. Any offset and any target
-  /// are legal. Where one of them, or `bytes`, is no multiple of 4096, cuFile reads to memory of
-  /// its own on the device, and copies. Throws GdsError.
+  /// it waits for no stream. The device of the memory has to be current, and this thread has to
+  /// have used it (cudaSetDevice). Any offset and any target are legal. Where one of them, or
+  /// `bytes`, is no multiple of 4096, cuFile reads to memory of its own on the device, and copies.
+  /// Throws GdsError.
   std::size_t read(std::uint64_t offset, void* target, std::size_t bytes) const;
 
   /// For GdsReader.
