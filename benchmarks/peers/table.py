@@ -88,7 +88,7 @@ def good(rows, task):
 
 def decides(task):
     """What the peers are compared by: where they wait for sleeps or for the disk, a core's work says nothing."""
-    return "rates" if task in ("storage", "slow_sample", "records_cold") else "a_core"
+    return "rates" if task in ("storage", "slow_sample", "jpeg_folder_cold", "records_cold") else "a_core"
 
 
 def figure(row):

@@ -84,7 +84,7 @@ def make_tokens(folder, count):
 def makers(program, sizes):
     """What there is to make: a function of the folder, which returns what is true of it; and the tasks that need it."""
     return [
-        (("jpeg_folder", "tar_sequential", "tar_shuffled"),
+        (("jpeg_folder", "jpeg_folder_cold", "tar_sequential", "tar_shuffled"),
          lambda folder: make_images(folder, program, sizes["images"], sizes["shards"])),
         (("records_cached", "records_cold"),
          lambda folder: {"records": make_records(folder / "records.bin", sizes["records"], sizes["record_bytes"])}),

@@ -17,6 +17,7 @@ from workers import counts
 # What a unit is, and whether more than the rate is a figure of the task.
 TASKS = {
     "jpeg_folder": {"title": "JPEG folder: decode, random resized crop 224", "unit": "images", "long": 2},
+    "jpeg_folder_cold": {"title": "JPEG folder, cold", "unit": "images", "long": 2, "as": "jpeg_folder"},
     "tar_sequential": {"title": "Tar shards, in their order: bytes and labels", "unit": "files"},
     "tar_shuffled": {"title": "Tar shards, shuffled: bytes and labels", "unit": "files"},
     "records_cached": {"title": "Records of 12 kB, shuffled, page cache", "unit": "records"},
@@ -31,6 +32,7 @@ TASKS = {
 # only the pipeline is a peer.
 PARTS = {
     "jpeg_folder": ["penstock", "torch", "spdl", "dali", "ffcv", "tf", "grain", "litdata"],
+    "jpeg_folder_cold": ["penstock", "torch", "spdl", "litdata"],
     "tar_sequential": ["penstock", "spdl", "dali", "webdataset"],
     "tar_shuffled": ["penstock", "spdl", "dali", "webdataset"],
     "records_cached": ["penstock", "torch", "spdl", "ffcv", "tf", "grain", "litdata"],
@@ -40,6 +42,8 @@ PARTS = {
     "slow_sample": ["penstock", "torch", "spdl", "dali", "tf", "grain", "tbb"],
     "loop": ["penstock", "torch", "spdl", "dali", "tf", "grain", "tbb"],
 }  # fmt: skip
+# What is dropped from the page cache before each turn of a cold task, in all formats.
+COLD = {"jpeg_folder_cold": ("jpeg/train/*/*", "jpeg.litdata/*"), "records_cold": ("records*", "records*/*")}
 # MLPerf Storage: a batch of 400 samples, 0.224 s of computing for each, and the use that counts.
 STORAGE = {"batches": 6, "compute": 0.224, "use": 0.9, "batch": 400, "limit": 14}
 
@@ -119,6 +123,7 @@ class Contestant:
 
     def __init__(self, task, peer, option, truth):
         self.task, self.peer, self.option, self.truth = task, peer, option, truth
+        self.like = TASKS[task].get("as", task)  # what the programs do
         self.row = {"task": task, "peer": peer}
         self.turns, self.process, self.setting = [], None, None
 
@@ -140,7 +145,7 @@ class Contestant:
             self.end()
 
     def begin(self):
-        command = self.option.places.command(self.peer, self.task, self.option.data)
+        command = self.option.places.command(self.peer, self.like, self.option.data)
         self.process = Process(command, self.option.cpus, self.option.log)
 
     def start(self):
@@ -156,10 +161,10 @@ class Contestant:
         return len(self.option.cpus)
 
     def once(self, setting, seconds):
-        if self.task == "records_cold":
+        if self.task in COLD:
             self.process.end()
             self.begin()
-            drop_from_cache(cold_files(self.option.data))
+            drop_from_cache(cold_files(self.option.data, self.task))
             answer = self.process.ask(120, do="epoch", setting=setting)
             self.process.end()  # What a process has mapped stays in memory, at the others' turns too.
             return answer
@@ -193,14 +198,14 @@ class Contestant:
         """An epoch, of which each value counts."""
         if self.task == "storage":
             return
-        if self.task == "records_cold":
+        if self.task in COLD:
             self.begin()  # Each turn has ended its own.
         answer = self.process.ask(300, do="epoch", setting=self.setting, check=True)
-        if self.task == "jpeg_folder" and "mean" not in self.truth["jpeg_folder"]:  # penstock's: it is the first
+        if self.like == "jpeg_folder" and "mean" not in self.truth["jpeg_folder"]:  # penstock's: it is the first
             self.truth["jpeg_folder"].update(mean=answer["digest"]["mean"], variance=answer["digest"]["variance"])
-        if why := data.wrong(self.task, answer["digest"], self.truth):
+        if why := data.wrong(self.like, answer["digest"], self.truth):
             raise Failed(f"it delivers something else: {why}")
-        if self.task == "records_cold":
+        if self.task in COLD:
             self.process.end()
 
     def turn(self):
@@ -248,10 +253,8 @@ class Contestant:
         return self.row
 
 
-def cold_files(folder):
-    """The records, in all their formats."""
-    return [path for path in sorted(folder.glob("records*")) if path.is_file()] + [
-        path for path in sorted(folder.glob("records*/*")) if path.is_file()]  # fmt: skip
+def cold_files(folder, task):
+    return [path for pattern in COLD[task] for path in sorted(folder.glob(pattern)) if path.is_file()]
 
 
 def cached_bytes(path):
