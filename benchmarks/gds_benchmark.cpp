@@ -42,6 +42,8 @@ struct Rows {
 };
 
 constexpr std::int64_t kBatch = 256;
+/// Records of an epoch, at most: in its compatibility mode cuFile takes seconds for as many.
+constexpr std::uint64_t kMostRecords = 8192;
 
 /// A file of random bytes, removed at the end.
 struct Data {
@@ -89,11 +91,13 @@ struct Rate {
 template <class Source>
 Rate epoch(const RecordFile& store, const Source& source, int workers) {
   const auto record = static_cast<std::int64_t>(store.record_bytes());
-  Prefetcher<Rows> prefetcher{
-      Layout<Rows>{kBatch}.field(&Rows::bytes, {record}),
-      {.samples = store.size(), .batch_size = kBatch, .shuffle = true, .seed = 7},
-      source,
-      {.workers = workers}};
+  Prefetcher<Rows> prefetcher{Layout<Rows>{kBatch}.field(&Rows::bytes, {record}),
+                              {.samples = std::min(store.size(), kMostRecords),
+                               .batch_size = kBatch,
+                               .shuffle = true,
+                               .seed = 7},
+                              source,
+                              {.workers = workers}};
   const Stream stream;
   std::uint64_t bytes = 0;
   const double used = processor_seconds();
@@ -128,23 +132,23 @@ void compare(const File& file, std::size_t record, bool is_cached, int turns, in
                              std::as_writable_bytes(std::span(batch.bytes.data_handle(), bytes)),
                              queue);
       });
+  const char* const where = is_cached ? "page cache" : "not cached";
   std::vector<Rate> host, batches, alone;
   for (int turn = 0; turn < turns; ++turn) {
-    const auto prepare = [&] { is_cached ? warm(file) : drop(file); };
-    prepare();
-    host.push_back(epoch(store, by_host, workers));
-    prepare();
-    batches.push_back(
-        epoch(store, gds::gds_source(store, &Rows::bytes, {.file = options}), workers));
-    prepare();
-    alone.push_back(epoch(
-        store,
-        gds::gds_source(store, &Rows::bytes, {.file = options, .reader = {.use_batches = false}}),
-        workers));
+    const auto measure = [&](const char* way, std::vector<Rate>& rates, const auto& source) {
+      is_cached ? warm(file) : drop(file);
+      rates.push_back(epoch(store, source, workers));
+      std::fprintf(stderr, "%s, %zu bytes, %s: %.0f MB/s\n", where, record, way,
+                   rates.back().megabytes);
+    };
+    measure("read_many_into", host, by_host);
+    measure("batches", batches, gds::gds_source(store, &Rows::bytes, {.file = options}));
+    measure(
+        "one by one", alone,
+        gds::gds_source(store, &Rows::bytes, {.file = options, .reader = {.use_batches = false}}));
   }
-  const char* const where = is_cached ? "page cache" : "not cached";
   print(where, record, "read_many_into, pipeline's copy", host);
-  print(where, record, "gds_source, batches", batches);
+  print(where, record, "gds_source, batches if direct", batches);
   print(where, record, "gds_source, one by one", alone);
 }
 
@@ -166,6 +170,7 @@ int main(int count, char** arguments) try {
     std::printf("cuFile reads in its COMPATIBILITY MODE: %s\n", kept.why_compatible().c_str());
   std::printf("%d workers, batches of %lld, %d turns\n", workers, static_cast<long long>(kBatch),
               turns);
+  std::fflush(stdout);
   std::printf("%-12s %9s  %-34s %8s %20s %10s\n", "file", "record", "way", "MB/s", "", "CPU s/GB");
   for (const bool is_cached : {false, true})
     for (const std::size_t record : {4096u, 12'296u, 131'072u})

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // penstock::images, penstock::remote, penstock::video and penstock::gds call functions of the
-// runtime's library, which a program may name before them. The linker reads a static library once, and leaves out the
-// objects that only a later library needs. So a program that links a component refers to the table
-// below, and the linker takes the objects that the components need.
+// runtime's library, which a program may name before them. The linker reads a static library once,
+// and leaves out the objects that only a later library needs. So a program that links a component
+// refers to the table below, and the linker takes the objects that the components need.
 
 #include <penstock/error.hpp>
 #include <penstock/file.hpp>

@@ -20,7 +20,7 @@ struct GdsReader::State {
     if (options.depth < 1 || options.depth > 4096)
       throw std::invalid_argument("GdsReader: a depth of " + std::to_string(options.depth) +
                                   ": set GdsReaderOptions::depth to 1 to 4096");
-    if (!options.use_batches) why_no_batches = "GdsReaderOptions::use_batches is false";
+    if (!options.use_batches) refuse_batches("GdsReaderOptions::use_batches is false");
   }
 
   void read(Requests requests, const Each& each) {
@@ -67,20 +67,29 @@ struct GdsReader::State {
     stats.requests += requests.size();
   }
 
+  void refuse_batches(const std::string& why) {
+    why_no_batches = why;
+    are_batches_refused_ = true;
+    batch.reset();
+  }
+  /// In the compatibility mode (cuFile of CUDA 13.0), batches of several threads, and those of
+  /// large reads, were seen never to end.
+  static bool may_be_in_batch(const GdsFile& file) { return file.mode() == GdsMode::direct; }
   bool has_batch(const GdsFile& file) {
-    if (!why_no_batches.empty()) return false;
+    if (are_batches_refused_) return false;
+    if (!may_be_in_batch(file)) {
+      why_no_batches = "cuFile reads in its compatibility mode, where its batches may never end";
+      return false;
+    }
+    why_no_batches.clear();
     if (batch && batch->driver().is_own() && batch->in_flight() == 0) return true;
     try {
       batch.reset();
       batch.emplace(file.registered().driver(), options.depth);
     } catch (const GdsError& error) {
-      why_no_batches = error.what();
+      refuse_batches(error.what());
     }
-    return why_no_batches.empty();
-  }
-  void leave_batches() {
-    why_no_batches = batch->why_not();
-    batch.reset();
+    return !are_batches_refused_;
   }
 
   void together(Requests requests, std::size_t first, std::size_t end, const Each& each) {
@@ -90,7 +99,8 @@ struct GdsReader::State {
       const auto& [file, offset, target, bytes] = requests[k];
       const detail::RegisteredFile& known = file->registered();
       const std::size_t available = known.available(offset, bytes);
-      if (available == 0 || &known.driver().calls() != &batch->driver().calls()) {
+      if (available == 0 || !may_be_in_batch(*file) ||
+          &known.driver().calls() != &batch->driver().calls()) {
         lost_.push_back(k);
       } else {
         batch->set(in_batch_.size(), known.handle(), offset, target, available);
@@ -116,7 +126,7 @@ struct GdsReader::State {
       }
     }
     if (is_there) return;
-    leave_batches();
+    refuse_batches(std::string(batch->why_not()));
     for (const InBatch& one : in_batch_)
       if (!one.is_done) lost_.push_back(one.request);
   }
@@ -144,7 +154,7 @@ struct GdsReader::State {
   };
   std::vector<InBatch> in_batch_;
   std::vector<std::size_t> lost_;  // requests of the batch that are to be read alone
-  bool is_reading_ = false;
+  bool is_reading_ = false, are_batches_refused_ = false;
 };
 
 GdsReader::GdsReader(const GdsReaderOptions& options) : state_(std::make_unique<State>(options)) {}

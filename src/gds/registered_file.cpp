@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +22,13 @@ const std::string& local_name(const File& file) {
   throw GdsError(file.name() +
                  ": it is not a file of this machine, and cuFile reads no other: read it by its "
                  "store, or copy it to a file system of this machine");
+}
+
+/// cuFile looks for a file's drive in the database of udev, which few containers have.
+std::string why_no_drive() {
+  if (::access("/run/udev/data", F_OK) == 0) return {};
+  return "; it asks udev for the drive, and there is no /run/udev/data: mount the machine's "
+         "/run/udev in this container (docker run -v /run/udev:/run/udev:ro)";
 }
 
 }  // namespace
@@ -60,7 +68,7 @@ void RegisteredFile::register_handle() {
   descriptor.type = cufile::kOfDescriptor;
   descriptor.number = file_.descriptor();
   const cufile::Status status = driver_.calls().cuFileHandleRegister(&handle_, &descriptor);
-  if (status.error != 0) fail("cuFile does not take it: " + cufile_error(status));
+  if (status.error != 0) fail("cuFile does not take it: " + cufile_error(status) + why_no_drive());
 }
 
 void RegisteredFile::require_own() const {

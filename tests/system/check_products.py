@@ -14,9 +14,10 @@ PRODUCTS = {  # a folder of src/, and the folders whose headers it may include
     "images": ["core"],
     "remote": ["core"],
     "programs": ["core"],
-    "trace": ["core", "emulation", "programs"],
+    "nvml": ["core"],
+    "trace": ["core", "emulation", "programs", "nvml"],
     "gds": ["core"],
-    "video": ["core", "images"],
+    "video": ["core", "images", "nvml"],
     "pack": ["core", "images", "remote", "video", "programs"],
 }
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh"}

@@ -13,6 +13,7 @@
 #include <penstock/prefetcher.hpp>
 #include <penstock/source.hpp>
 #include <penstock/video/clip_source.hpp>
+#include <penstock/video/clip_verdict.hpp>
 #include <penstock/video/video_folder.hpp>
 #include <vector>
 

@@ -33,7 +33,8 @@ struct GdsOutcome {
 struct GdsReaderOptions {
   /// Most reads in flight, 1 to 4096; cuFile's own limit (io_batchsize, usually 128) also holds.
   std::size_t depth = 128;
-  /// By cuFile's batches; false: one read after the other, with one in flight.
+  /// By cuFile's batches; false, and in the compatibility mode: one read after the other, with one
+  /// in flight.
   bool use_batches = true;
 };
 

@@ -2,10 +2,7 @@
 #pragma once
 
 // ClipTimes: where the time of clips went, from the opened file to the last decoded frame.
-//
-//   video::ClipTotals totals;                          // outlives the pipeline
-//   ... clip_source<float>(files, choose, view, format, {.totals = &totals}) ...
-//   std::cout << video::clip_verdict(prefetcher.stats(), totals).sentence << '\n';
+// clip_verdict.hpp has an example.
 
 #include <array>
 #include <chrono>

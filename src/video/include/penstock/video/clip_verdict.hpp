@@ -4,6 +4,16 @@
 // clip_verdict: what limits a pipeline of clips, and what to change. It is the pipeline's verdict
 // and, if the source limits the rate, the stage of the clips that takes most of the workers' time.
 //
+//   namespace video = penstock::video;
+//   video::ClipTotals totals;  // outlives the pipeline
+//   const video::VideoFiles files(paths);
+//   const penstock::images::OutputFormat format{.size = {112, 112}};
+//   penstock::Prefetcher<video::Clips<float>> prefetcher{
+//       video::clips_layout<float>(8, 16, format),
+//       {.samples = files.size(), .shuffle = true, .seed = 7},
+//       video::clip_source<float>(files, video::RandomClip{.frames = 16},
+//                                 video::WholePicture{format.size}, format, {.totals = &totals})};
+//   ...
 //   std::cout << video::clip_verdict(prefetcher.stats(), totals).sentence << '\n';
 
 #include <optional>
