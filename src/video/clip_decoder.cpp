@@ -12,6 +12,7 @@
 
 #include "clip_clock.hpp"
 #include "codec.hpp"
+#include "ffmpeg_messages.hpp"
 #include "packet_source.hpp"
 #include "stream_of.hpp"
 
@@ -232,7 +233,9 @@ void ClipDecoder::Core::find(std::uint64_t wanted, const std::stop_token& stop) 
   }
   is_begun_ = false;
   if (damage_) fail(wanted, *damage_);
-  fail(wanted, is_found ? "it is damaged" : "the decoder does not deliver it: the file is damaged");
+  const std::string why =
+      is_found ? "it is damaged" : "the decoder does not deliver it: the file is damaged";
+  fail(wanted, why + said_by_ffmpeg());
 }
 
 FramePlanes ClipDecoder::Core::planes(std::uint64_t wanted) const {
