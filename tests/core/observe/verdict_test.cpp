@@ -86,6 +86,19 @@ TEST_CASE("the verdict says how many workers are enough, and what they give", "[
              "4 workers: 4.0 times as fast (10.0 -> 2.5 ms a batch); deeper queues: nothing"));
 }
 
+TEST_CASE("more workers never promise more than their number", "[verdict]") {
+  for (const std::size_t batches : {8u, 9u, 12u, 40u}) {
+    const Verdict verdict =
+        MadePipeline{.source = MadeSource::on_device, .fill = 300.0, .step = 0.1, .device_depth = 3}
+            .stats(batches)
+            .verdict();
+    INFO(batches << " batches: " << verdict.sentence);
+    REQUIRE(verdict.kind == VerdictKind::more_workers);
+    CHECK(verdict.times_faster > 1.5);
+    CHECK(verdict.times_faster <= 1.01 * verdict.enough_workers);
+  }
+}
+
 TEST_CASE("the gains are told of every kind of change, the largest first", "[verdict]") {
   const Verdict verdict = MadePipeline{.fill = 10.0, .copy = 1.0, .step = 2.5}.stats().verdict();
   CHECK(verdict.gains[0].kind == VerdictKind::more_workers);

@@ -111,8 +111,9 @@ class Judge {
           static_cast<std::int64_t>(sum / static_cast<double>(costs().all().size())));
     };
     verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(costs().period()));
-    verdict_.source = std::max(mean(&RecordedBatch::fill), mean(&RecordedBatch::source)) /
-                      static_cast<int>(shape().present.workers);
+    const auto source = std::max(mean(&RecordedBatch::fill), mean(&RecordedBatch::source));
+    source_.note(shape().present.workers, static_cast<double>(source.count()));
+    verdict_.source = source / static_cast<int>(shape().present.workers);
     verdict_.copy = mean(&RecordedBatch::copy);
     verdict_.transform = mean(&RecordedBatch::transform);
     verdict_.consumer = mean(&RecordedBatch::stream_work);
@@ -135,16 +136,21 @@ class Judge {
   }
 
   Gain gain_of(VerdictKind kind, const ReplaySettings& settings) const {
-    return {.kind = kind,
-            .workers = static_cast<int>(settings.workers),
-            .host_depth = settings.host_depth,
-            .device_depth = settings.device_depth,
-            .more_bytes = shape().more_bytes(settings),
-            .times_faster = std::max(
-                1.0, replay_.period(replay_.present()) / std::max(1.0, replay_.period(settings)))};
+    return {
+        .kind = kind,
+        .workers = static_cast<int>(settings.workers),
+        .host_depth = settings.host_depth,
+        .device_depth = settings.device_depth,
+        .more_bytes = shape().more_bytes(settings),
+        .times_faster = std::max(1.0, period(replay_.present()) / std::max(1.0, period(settings)))};
+  }
+  /// A replay of few batches may end within the first round of many workers.
+  double period(const ReplaySettings& settings) const {
+    return std::max(settings.source * source_.time() / static_cast<double>(settings.workers),
+                    replay_.period(settings));
   }
   Gain gain_of_settings(VerdictKind kind, std::size_t workers) const {
-    const SettingsSearch search(replay_, {});
+    const SettingsSearch search(replay_, source_);
     return gain_of(kind, {search.cheapest(shape().present, shape().most(workers))});
   }
   Gain twice_as_fast(VerdictKind kind, double ReplaySettings::*stage) const {
@@ -210,6 +216,7 @@ class Judge {
   const Stats& stats_;
   Replay replay_;
   const bool is_known_;
+  SourceScaling source_;
   Verdict verdict_;
   std::chrono::nanoseconds late_{0};
 };
