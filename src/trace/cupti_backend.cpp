@@ -6,14 +6,11 @@
 // call, their thread is the system's, as in NVTX, and cudaProfilerStart and cudaProfilerStop need
 // callbacks anyway.
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <penstock/trace/call_traits.hpp>
 #include <penstock/trace/session.hpp>
-#include <set>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -416,22 +413,7 @@ void CuptiBackend::on_buffer(std::uint8_t* buffer, std::size_t bytes) {
 }
 
 std::vector<EngineUse> CuptiBackend::engine_use(const Timeline& timeline) const {
-  std::string why_not;
-  const nvml::Library* const library = decodes_video() ? nvml::Library::load(why_not) : nullptr;
-  if (library == nullptr) return {};
-  std::set<int> devices;
-  for (const Track& track : timeline.tracks)
-    if (track.kind == Track::Kind::stream) devices.insert(track.device);
-  std::vector<EngineUse> all;
-  for (const int device : devices) {
-    const std::vector<EngineUse> its =
-        detail::engine_use(*library, driver_.bus_id(device), device, timeline.begin, timeline.end,
-                           timeline.origin.wall_clock);
-    all.insert(all.end(), its.begin(), its.end());
-  }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const EngineUse& a, const EngineUse& b) { return a.time < b.time; });
-  return all;
+  return detail::engine_use(timeline, [this](int device) { return driver_.bus_id(device); });
 }
 
 bool CuptiBackend::identify(cudaStream_t stream, int* device, std::uint64_t* id) const {

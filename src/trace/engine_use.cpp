@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace penstock::inline PENSTOCK_ABI::trace::detail {
+
+namespace {
 
 bool decodes_video() {
   void* const loaded = dlopen("libnvcuvid.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (loaded != nullptr) dlclose(loaded);
   return loaded != nullptr;
 }
+
+}  // namespace
 
 std::vector<EngineUse> engine_use(const nvml::Library& library, const std::string& bus, int device,
                                   Time begin, Time end, std::int64_t wall_clock) {
@@ -42,6 +47,25 @@ std::vector<EngineUse> engine_use(const nvml::Library& library, const std::strin
   }
   std::sort(all.begin(), all.end(),
             [](const EngineUse& a, const EngineUse& b) { return a.time < b.time; });
+  return all;
+}
+
+std::vector<EngineUse> engine_use(const Timeline& timeline,
+                                  penstock::detail::FunctionRef<std::string(int)> bus_of) {
+  std::string why_not;
+  const nvml::Library* const library = decodes_video() ? nvml::Library::load(why_not) : nullptr;
+  if (library == nullptr) return {};
+  std::set<int> devices;
+  for (const Track& track : timeline.tracks)
+    if (track.kind == Track::Kind::stream) devices.insert(track.device);
+  std::vector<EngineUse> all;
+  for (const int device : devices) {
+    const std::vector<EngineUse> its = engine_use(*library, bus_of(device), device, timeline.begin,
+                                                  timeline.end, timeline.origin.wall_clock);
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const EngineUse& a, const EngineUse& b) { return a.time < b.time; });
   return all;
 }
 

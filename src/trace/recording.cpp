@@ -30,6 +30,8 @@ namespace {
 constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
                                       ' ', 't', 'r', 'a', 'c', 'e', '\xb1', '\n'};
 constexpr std::uint32_t kVersion = 5;
+// The first version that is read, which has no use of video engines.
+constexpr std::uint32_t kFirstVersion = 4;
 // The size of an event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2 + 4;
 constexpr std::size_t kLevelBytes = 3 * 8;
@@ -194,14 +196,16 @@ class Reader {
   std::size_t place_ = 0;
 };
 
-void check_header(Reader& in) {
+/// Returns the version of the format.
+std::uint32_t read_header(Reader& in) {
   std::array<char, kMagic.size()> magic{};
   in.bytes(magic.data(), magic.size());
   if (magic != kMagic) in.refuse("no recording of penstock::trace");
   const auto version = in.number<std::uint32_t>();
-  if (version != kVersion)
+  if (version < kFirstVersion || version > kVersion)
     in.refuse("a recording of format version " + std::to_string(version) + ", this is version " +
               std::to_string(kVersion) + ": read it with the penstock that wrote it");
+  return version;
 }
 
 Origin read_origin(Reader& in) {
@@ -350,7 +354,7 @@ void save(const Timeline& timeline, const std::filesystem::path& path) {
 
 Timeline load(const std::filesystem::path& path) {
   Reader in(path);
-  check_header(in);
+  const std::uint32_t version = read_header(in);
   Timeline timeline;
   timeline.origin = read_origin(in);
   timeline.begin = in.number<Time>();
@@ -364,7 +368,7 @@ Timeline load(const std::filesystem::path& path) {
   for (Event& event : timeline.events) event = read_event(in);
   timeline.memory.resize(in.count(kLevelBytes));
   for (MemoryLevel& level : timeline.memory) level = read_level(in);
-  timeline.engine_use.resize(in.count(kUseBytes));
+  if (version > kFirstVersion) timeline.engine_use.resize(in.count(kUseBytes));
   for (EngineUse& use : timeline.engine_use) use = read_use(in);
   const std::uint64_t hash = in.hash_so_far();
   in.require(in.number<std::uint64_t>() == hash, "its hash is not that of its content");

@@ -155,8 +155,8 @@ TEST_CASE("gds_source: an error names the sample, the file and the place", "[gds
                Mentions("sample 0 has 100 bytes, and a row of the batch 101"));
   }
   {
-    auto cut = prefetcher(100);
     std::filesystem::resize_file(directory / "a.bin", 550);
+    auto cut = prefetcher(100);
     CHECK_THAT(next_failure(cut, 5), Mentions("sample 5 is lost: the file ends at byte 550, and "
                                               "had 6400 bytes when it was opened"));
   }

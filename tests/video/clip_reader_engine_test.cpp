@@ -174,18 +174,25 @@ class Causes {
   ~Causes() { trouble = Trouble::none; }
 };
 
+/// Little staging memory, since the system clears all of it.
+ClipReaderOptions with(EngineUse use) {
+  return {.engine = use, .staging_bytes = std::size_t{1} << 20};
+}
+
 Video open(const Kind& kind) {
   const File file = File::open(clip(kind));
   return {file, std::make_shared<FrameIndex>(FrameIndex::make(file))};
 }
 
+/// The whole pictures, as small as a thumbnail: few pixels, since kernels run on the CPU.
 std::vector<std::uint8_t> outputs(ClipReader& reader, const Video& video,
                                   const std::vector<std::uint64_t>& frames,
                                   const std::stop_token& stop = {}) {
   const TestStream stream;
-  const images::OutputFormat format{.size = video.index->stream().display()};
+  const images::OutputFormat format{.size = {16, 24}};
+  const images::View view = WholePicture{format.size}(0, video.index->stream().display());
   const DeviceMemory<std::uint8_t> out(frames.size() * static_cast<std::size_t>(format.values()));
-  reader.read(video, frames, images::whole(format.size), format, out.data(), stream, stop);
+  reader.read(video, frames, view, format, out.data(), stream, stop);
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   return out.read();
 }
@@ -200,7 +207,7 @@ const std::vector<std::uint64_t> kTwelve{3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
 
 TEST_CASE("a reader delivers what an engine decodes, in any order and with repetitions",
           "[video]") {
-  ClipReader cpu, engine({.engine = EngineUse::required});
+  ClipReader cpu(with(EngineUse::none)), engine(with(EngineUse::required));
   for (const Kind& kind : {kH264, kOpen, kHevc10}) {
     const Video video = open(kind);
     for (const std::vector<std::uint64_t>& frames :
@@ -220,7 +227,7 @@ TEST_CASE("a reader delivers what an engine decodes, in any order and with repet
 }
 
 TEST_CASE("what an engine does not decode or deliver, the CPU decodes", "[video]") {
-  ClipReader cpu, engine({.engine = EngineUse::required});
+  ClipReader cpu(with(EngineUse::none)), engine(with(EngineUse::required));
   const Video vp9 = open(kVp9), h264 = open(kH264);
   CHECK(outputs(engine, vp9, {1, 2}) == outputs(cpu, vp9, {1, 2}));
   CHECK(engine.why_no_engine() == "no VP9 here");
@@ -239,7 +246,7 @@ TEST_CASE("what an engine does not decode or deliver, the CPU decodes", "[video]
 }
 
 TEST_CASE("an engine gets all surfaces back before it changes its decoder", "[video]") {
-  ClipReader cpu, engine({.engine = EngineUse::required});
+  ClipReader cpu(with(EngineUse::none)), engine(with(EngineUse::required));
   const Video video = open(kH264);
   const Causes changes(Trouble::changes_decoder);
   CHECK(are_alike(outputs(engine, video, kTwelve), outputs(cpu, video, kTwelve)));
@@ -247,7 +254,7 @@ TEST_CASE("an engine gets all surfaces back before it changes its decoder", "[vi
 }
 
 TEST_CASE("after an error the engine is free again, with all its surfaces", "[video]") {
-  ClipReader cpu, engine({.engine = EngineUse::required});
+  ClipReader cpu(with(EngineUse::none)), engine(with(EngineUse::required));
   const Video video = open(kH264);
   const int made = engines_made;
   for (int i = 0; i < 5; ++i) {
@@ -264,7 +271,7 @@ TEST_CASE("a clip for which no decoder is free goes to the CPU, or waits until a
   const std::shared_ptr<EnginePool> pool = EnginePool::of_current_device(why_not);
   const Video video = open(kH264);
   const VideoStream& stream = video.index->stream();
-  ClipReader free({.engine = EngineUse::if_free}), waits({.engine = EngineUse::if_possible});
+  ClipReader free(with(EngineUse::if_free)), waits(with(EngineUse::if_possible));
   std::stop_source stop;
   {
     const EnginePool::Lease one = pool->take(stream, false, {}),
@@ -282,8 +289,8 @@ TEST_CASE("a clip for which no decoder is free goes to the CPU, or waits until a
 TEST_CASE("workers share engines, and their totals have each clip once", "[video]") {
   const std::vector<std::filesystem::path> paths{clip(kH264), clip(kOpen), clip(kVp9)};
   const VideoFiles files(paths);
-  const images::OutputFormat format{.size = {64, 96}};
-  constexpr std::uint64_t kClips = 48;
+  const images::OutputFormat format{.size = {16, 24}};
+  constexpr std::uint64_t kClips = 24;
   ClipTotals totals;
   std::vector<std::uint8_t> first;
   for (const EngineUse use : {EngineUse::none, EngineUse::if_possible, EngineUse::if_free}) {
@@ -291,9 +298,8 @@ TEST_CASE("workers share engines, and their totals have each clip once", "[video
     Prefetcher<Clips<std::uint8_t>> prefetcher{
         clips_layout<std::uint8_t>(4, 6, format),
         {.samples = kClips, .batch_size = 4},
-        clip_source<std::uint8_t>(
-            files, RandomClip{.frames = 6}, WholePicture{format.size}, format,
-            {.clips_per_file = 16, .reader = {.engine = use}, .totals = &totals}),
+        clip_source<std::uint8_t>(files, RandomClip{.frames = 6}, WholePicture{format.size}, format,
+                                  {.clips_per_file = 8, .reader = with(use), .totals = &totals}),
         {.workers = 4}};
     const TestStream stream;
     std::vector<std::uint8_t> all;

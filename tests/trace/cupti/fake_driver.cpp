@@ -69,6 +69,10 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   std::strncpy(name, "Fake GPU", static_cast<std::size_t>(size));
   return CUDA_SUCCESS;
 }
+CUresult cuDeviceGetPCIBusId(char* bus, int size, CUdevice) {
+  std::strncpy(bus, "0000:0f:00.0", static_cast<std::size_t>(size));
+  return CUDA_SUCCESS;
+}
 /// Device 0 has a context.
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
