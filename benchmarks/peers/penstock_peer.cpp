@@ -76,24 +76,57 @@ void add_crops(const Crops& crops, Digest& digest) {
   digest.values += crops.pixels.size();
 }
 
+/// What a worker needs to turn files into crops.
+class Cropper {
+ public:
+  explicit Cropper(std::size_t depth) : queue({.depth = depth}) {}
+
+  void operator()(std::span<const std::byte> file, std::uint64_t seed, std::int64_t row,
+                  Crops& batch) {
+    static constexpr images::ImageSize kSize{224, 224};
+    const images::ImageSize size = decoder_.open(file);
+    const images::View view = images::RandomResizedCrop{.output = kSize}(seed, size);
+    resize_(decoder_.decode(view), std::span(&batch.pixels(row, 0, 0, 0), 224 * 224 * 3));
+  }
+
+  ReadQueue queue;
+  std::vector<std::byte> scratch;
+
+ private:
+  images::JpegDecoder decoder_;
+  images::Resizer resize_;
+};
+
+/// Sample by sample, or with "queue" a batch at a time, of which so many files are in flight.
+AnySource<Crops> crops_of(const FileFolder& files, std::size_t queue) {
+  const auto cropper = [depth = std::max<std::size_t>(1, queue)] { return Cropper(depth); };
+  if (queue == 0)
+    return per_sample(
+        per_worker(cropper, [&files](Cropper& crop, const Sample& sample, Crops& batch) {
+          crop(files.read(sample.index, crop.scratch), sample.seed, sample.row, batch);
+          batch.labels(sample.row) = files.label(sample.index);
+        }));
+  return per_worker(cropper, [&files](Cropper& crop, const Ticket& ticket, Crops& batch) {
+    files.read_many(ticket.samples, crop.queue,
+                    [&](std::size_t k, std::span<const std::byte> file) {
+                      const auto row = static_cast<std::int64_t>(k);
+                      crop(file, ticket.sample_seed(k), row, batch);
+                      batch.labels(row) = files.label(ticket.samples[k]);
+                    });
+  });
+}
+
 peers::Run jpeg_folder(const fs::path& data) {
   return [files = FileFolder(data / "jpeg/train")](const Json& setting, std::uint64_t epochs,
                                                    const peers::Consumer& consumer) {
     constexpr std::int64_t kBatch = 64;
-    static constexpr images::ImageSize kSize{224, 224};
     const auto layout =
         Layout<Crops>{kBatch}.field(&Crops::pixels, {224, 224, 3}).field(&Crops::labels, {});
-    const auto source = per_sample(per_worker([&files] {
-      return [&files, decoder = images::JpegDecoder(), resize = images::Resizer(),
-              file = std::vector<std::byte>()](const Sample& sample, Crops& batch) mutable {
-        const images::ImageSize size = decoder.open(files.read(sample.index, file));
-        const images::View view = images::RandomResizedCrop{.output = kSize}(sample.seed, size);
-        resize(decoder.decode(view), std::span(&batch.pixels(sample.row, 0, 0, 0), 224 * 224 * 3));
-        batch.labels(sample.row) = files.label(sample.index);
-      };
-    }));
-    consume(consumer, layout, sampler(files.size(), kBatch, true), AnySource<Crops>(source),
-            options(setting, epochs), [](const HostBatch<Crops>& batch, Digest* digest) {
+    ProducerOptions producer = options(setting, epochs);
+    producer.read_ahead = read_ahead(files, setting.value("ahead", std::uint64_t{0}));
+    consume(consumer, layout, sampler(files.size(), kBatch, true),
+            crops_of(files, setting.value("queue", std::size_t{0})), producer,
+            [](const HostBatch<Crops>& batch, Digest* digest) {
               if (digest != nullptr) add_crops(*batch, *digest);
               return batch.samples();
             });

@@ -32,7 +32,7 @@ TASKS = {
 # only the pipeline is a peer.
 PARTS = {
     "jpeg_folder": ["penstock", "torch", "spdl", "dali", "ffcv", "tf", "grain", "litdata"],
-    "jpeg_folder_cold": ["penstock", "torch", "spdl", "litdata"],
+    "jpeg_folder_cold": ["penstock", "torch", "spdl", "dali", "ffcv", "tf", "grain", "litdata"],
     "tar_sequential": ["penstock", "spdl", "dali", "webdataset"],
     "tar_shuffled": ["penstock", "spdl", "dali", "webdataset"],
     "records_cached": ["penstock", "torch", "spdl", "ffcv", "tf", "grain", "litdata"],
@@ -43,7 +43,7 @@ PARTS = {
     "loop": ["penstock", "torch", "spdl", "dali", "tf", "grain", "tbb"],
 }  # fmt: skip
 # What is dropped from the page cache before each turn of a cold task, in all formats.
-COLD = {"jpeg_folder_cold": ("jpeg/train/*/*", "jpeg.litdata/*"), "records_cold": ("records*", "records*/*")}
+COLD = {"jpeg_folder_cold": ("jpeg/train/*/*", "jpeg.beton", "jpeg.litdata/*"), "records_cold": ("records*", "records*/*")}
 # MLPerf Storage: a batch of 400 samples, 0.224 s of computing for each, and the use that counts.
 STORAGE = {"batches": 6, "compute": 0.224, "use": 0.9, "batch": 400, "limit": 14}
 
@@ -67,6 +67,9 @@ def own_settings(peer, task, cores):
         queues = [{"workers": cores, "queue": 64, "around": around, "ahead": 0} for around in (0, 128 << 10, 1 << 20)]
         return queues + [{"workers": cores, "ahead": 8}, {"workers": many, "ahead": 0}, {"workers": cores, **blocks},
                 {"workers": cores, "map": True}, {"workers": many, "map": True}]  # fmt: skip
+    if task == "jpeg_folder_cold":
+        return [{"workers": cores, "ahead": 8}, {"workers": 2 * cores, "ahead": 0}, {"workers": 2 * cores, "ahead": 8},
+                {"workers": cores, "queue": 64}, {"workers": cores, "queue": 16, "ahead": 8}]  # fmt: skip
     return [{"workers": workers} for workers in counts(cores)]
 
 
