@@ -16,7 +16,7 @@
 # share_<n> (the others: quick). .ci/run runs one share with each commit, and says which. What is in them:
 #
 #    0  AddressSanitizer: penstock::remote, soaks, load, packer, trace, recorded fuzz inputs
-#    1  AddressSanitizer: inference; the commands of the examples' pages
+#    1  AddressSanitizer: inference; the commands of the examples' pages, and the GPT
 #    2  ThreadSanitizer: the examples but for what is in 13 and 14
 #    3  ThreadSanitizer: penstock::images, penstock::remote, penstock::gds and penstock::video; faults
 #    4  the ResNet examples, ranks as processes; with nvcc what must not compile
@@ -55,6 +55,8 @@ set(penstock_shares_plain
     "18 ^doc_commands\\.readme$"
     "9 ^doc_commands\\.pages$"
     "1 ^doc_commands\\.examples$"
+    "1 ^examples\\.gpt\\.(model|train\\.(learns|inputs|same|mistakes|interrupt|allocation)$)"
+    "11 ^(examples|examples\\.program_text|doc_examples)\\.(video|gds)$"
     "19 ^doc_commands\\.resnet$"
     "5 ^configure\\.(after_setup_demo|pytorch_later|without_png)$"
     "9 ^scripts\\.docs$"
@@ -80,7 +82,7 @@ set(penstock_shares_plain
     "16 \\.random_[2-9]$")
 
 set(penstock_shares_address
-    "0 ^(penstock_remote_(client_)?tests|remote\\.servers)$"
+    "0 ^(penstock_remote_|remote\\.)"
     "11 ^penstock_fault_tests\\."
     "1 ^examples\\.resnet\\.(infer|prepare|agreement)"
     "11 ^penstock_(images|gds|video)_"
@@ -96,7 +98,7 @@ set(penstock_shares_address
     "17 \\.(eager|lazy|random_[2-9])$")
 
 set(penstock_shares_thread
-    "3 ^(penstock_remote_(client_)?tests|remote\\.servers)$"
+    "3 ^(penstock_remote_|remote\\.)"
     "14 ^penstock_fault_tests\\..*random_1$"
     "3 ^penstock_fault_tests\\..*random_2$"
     "12 ^penstock_fault_tests\\..*(eager|lazy)$"

@@ -158,6 +158,8 @@ class Contestant:
         else:
             about = self.process.ask(300, do="about", cores=self.cores)
             self.row["with"], self.settings = about["versions"], about["settings"]
+        if self.task == "jpeg_folder_cold":  # A turn is an epoch, which takes minutes with few workers.
+            self.settings = [one for one in self.settings if 2 * one.get("workers", one.get("threads", self.cores)) >= self.cores]
 
     @property
     def cores(self):
