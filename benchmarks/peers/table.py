@@ -170,7 +170,8 @@ def origins(rows):
     for (machine, cores, commit, date, repeat), its in found.items():
         text = f"{machine}, {cores} cores, commit {commit}, {date}; medians of {repeat} turns"
         if len(found) > 1:
-            text += ": " + ", ".join(dict.fromkeys(f"{row['task']} {row['peer']}" for row in its))
+            others = {row["task"] for row in rows if row not in its}
+            text += ": " + ", ".join(dict.fromkeys(row["task"] + (f" {row['peer']}" if row["task"] in others else "") for row in its))
         yield f"- {text}."
     for peer in PEERS:
         software = sorted({row["with"] for row in rows if row["peer"] == peer and "with" in row})
