@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <penstock/detail/words.hpp>
 
 namespace penstock::inline PENSTOCK_ABI::remote {
 namespace {
@@ -13,13 +14,6 @@ char lower(char letter) {
 
 bool same_word(std::string_view a, std::string_view lower_b) {
   return std::ranges::equal(a, lower_b, {}, &lower);
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
 }
 
 /// All of the text is a number.
@@ -33,7 +27,7 @@ std::optional<std::uint64_t> number(std::string_view text) {
 std::optional<AnswerHead::Range> read_range(std::string_view text) {
   constexpr std::string_view kUnit = "bytes";
   if (text.size() <= kUnit.size() || !same_word(text.substr(0, kUnit.size()), kUnit)) return {};
-  text = trimmed(text.substr(kUnit.size()));
+  text = detail::trimmed(text.substr(kUnit.size()));
   const std::size_t slash = text.find('/');
   if (slash == std::string_view::npos) return {};
   AnswerHead::Range range;
@@ -74,7 +68,8 @@ std::optional<std::uint32_t> read_google_hash(std::string_view text) {
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), part.size() + 1));
-    if (trimmed(part).starts_with(kName)) return read_checksum(trimmed(part).substr(kName.size()));
+    if (detail::trimmed(part).starts_with(kName))
+      return read_checksum(detail::trimmed(part).substr(kName.size()));
   }
   return std::nullopt;
 }
@@ -94,10 +89,11 @@ void AnswerHead::take(std::string_view line) noexcept {
     if (const auto status = number(line.substr(space + 1, 3))) status_ = static_cast<int>(*status);
     return;
   }
-  if (trimmed(line).empty()) complete_ = status_ != 0;
+  if (detail::trimmed(line).empty()) complete_ = status_ != 0;
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
-  const std::string_view name = line.substr(0, colon), value = trimmed(line.substr(colon + 1));
+  const std::string_view name = line.substr(0, colon),
+                         value = detail::trimmed(line.substr(colon + 1));
   if (same_word(name, "content-length")) {
     length_ = number(value);
   } else if (same_word(name, "content-range")) {

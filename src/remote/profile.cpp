@@ -18,13 +18,6 @@ namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{1} << 20;
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
-
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
   throw std::runtime_error(path + ": " + why);
 }
@@ -54,11 +47,11 @@ std::string path_of(const Environment& environment, const char* variable, const 
 
 /// "[profile work]" and "[default]" in a config file, "[work]" in one of credentials.
 std::string_view section_name(std::string_view line, bool is_config) {
-  std::string_view name = trimmed(line.substr(1, line.size() - 2));
+  std::string_view name = detail::trimmed(line.substr(1, line.size() - 2));
   if (!is_config || name == "default") return name;
   if (!detail::take(name, "profile ") && !detail::take(name, "profile\t"))
     return {};  // another kind
-  return trimmed(name);
+  return detail::trimmed(name);
 }
 
 }  // namespace
@@ -93,7 +86,7 @@ bool Profile::read(const std::string& path, bool is_config) {
   for (int number = 1; !rest.empty(); ++number) {
     const std::string_view whole = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(whole.size() == rest.size() ? whole.size() : whole.size() + 1);
-    const std::string_view line = trimmed(whole);
+    const std::string_view line = detail::trimmed(whole);
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
     if (line.front() == '[') {
       // A comment may follow.
@@ -110,9 +103,9 @@ bool Profile::read(const std::string& path, bool is_config) {
     if (equals == std::string_view::npos || !in_section)
       fail(path, "line " + std::to_string(number) +
                      " is neither a section in brackets nor a name, \"=\" and a value below one");
-    const std::string_view value = trimmed(line.substr(equals + 1));
+    const std::string_view value = detail::trimmed(line.substr(equals + 1));
     if (in_profile && !value.empty())
-      values_.try_emplace(detail::lower_case(trimmed(line.substr(0, equals))), value);
+      values_.try_emplace(detail::lower_case(detail::trimmed(line.substr(0, equals))), value);
   }
   return found;
 }

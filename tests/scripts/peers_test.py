@@ -120,6 +120,15 @@ def test_table(scratch):
         assert str(page) in str(error)
 
 
+def test_origins(_):
+    """A task of which all rows are of one commit is named once."""
+    rows = [row("loop", "penstock", 1), row("loop", "tbb", 1), row("tokens", "penstock", 1),
+            row("tokens", "torch", 1, commit="def5678")]  # fmt: skip
+    where = list(table.origins(rows))[:2]
+    assert where[0].endswith("abc1234, 2026-11-23; medians of 3 turns: loop, tokens penstock."), where
+    assert where[1].endswith("def5678, 2026-11-23; medians of 3 turns: tokens torch."), where
+
+
 def test_page(_):
     """The page is what the store gives."""
     page = table.PAGE.read_text()
@@ -158,6 +167,10 @@ def test_settings(_):
         for cores in (1, 2, 16):
             settings = measure.own_settings("penstock", task, cores)
             assert all(0 < setting["workers"] <= max(8, 2 * cores) for setting in settings), settings
+            assert measure.worth_trying(task, settings, cores), "none is left"
+    some = [{"workers": 4}, {"threads": 8}, {"calls": 4}]
+    assert measure.worth_trying("jpeg_folder_cold", some, 16) == some[1:]
+    assert measure.worth_trying("jpeg_folder", some, 16) == some
 
 
 def test_clock(_):
@@ -177,7 +190,7 @@ def test_clock(_):
     assert clock.seconds(["tokens"]) > 199 and not clock.has_time_for("loop")
 
 
-tests = [test_fakes, test_table, test_page, test_settings, test_clock] if len(sys.argv) == 2 else [test_programs]
+tests = [test_fakes, test_table, test_origins, test_page, test_settings, test_clock] if len(sys.argv) == 2 else [test_programs]
 for test in tests:
     with tempfile.TemporaryDirectory() as name:
         test(pathlib.Path(name))

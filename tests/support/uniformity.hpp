@@ -6,10 +6,19 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
+#include "support/sanitized.hpp"
+
 namespace penstock::test {
+
+/// How many orders a test draws where `count` are wanted: fewer under a sanitizer, since the others
+/// would reach no other code there.
+constexpr std::uint64_t draws(std::uint64_t count) {
+  return PENSTOCK_TEST_SANITIZED ? count / 5 : count;
+}
 
 inline double score(double chi_square, double degrees) {
   // Wilson and Hilferty: the cube root is nearly normal.

@@ -75,6 +75,13 @@ def own_settings(peer, task, cores):
     return [{"workers": workers} for workers in counts(cores)]
 
 
+def worth_trying(task, settings, cores):
+    """Of the cold JPEG folder a turn is an epoch, which takes minutes with few workers."""
+    if task != "jpeg_folder_cold":
+        return settings
+    return [one for one in settings if 2 * one.get("workers", one.get("threads", cores)) >= cores]
+
+
 class Failed(Exception):
     pass
 
@@ -160,8 +167,7 @@ class Contestant:
         else:
             about = self.process.ask(300, do="about", cores=self.cores)
             self.row["with"], self.settings = about["versions"], about["settings"]
-        if self.task == "jpeg_folder_cold":  # A turn is an epoch, which takes minutes with few workers.
-            self.settings = [one for one in self.settings if 2 * one.get("workers", one.get("threads", self.cores)) >= self.cores]
+        self.settings = worth_trying(self.task, self.settings, self.cores)
 
     @property
     def cores(self):

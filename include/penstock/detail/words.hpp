@@ -22,6 +22,14 @@ inline std::string lower_case(std::string_view text) {
   return lower;
 }
 
+/// Returns `text` without the white space around it.
+inline std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
+
 /// Removes the first word of `text` and the space after it. Returns the word; empty at the end.
 inline std::string_view take_word(std::string_view& text) {
   const std::string_view word = text.substr(0, text.find(' '));

@@ -24,6 +24,7 @@ namespace {
 
 using test::allocations_of_this_thread;
 using test::batch_of;
+using test::draws;
 using test::epoch_of;
 using test::Mentions;
 using test::Samples;
@@ -184,7 +185,7 @@ TEST_CASE("Sampler in blocks: of huge data sets, different places are different 
 double uniformity_of_orders(SamplerOptions options, std::size_t orders) {
   std::map<Samples, double> times;
   options.batch_size = static_cast<std::int64_t>(options.samples);
-  for (options.seed = 0; options.seed < 50'000; ++options.seed) {
+  for (options.seed = 0; options.seed < draws(50'000); ++options.seed) {
     Samples order = batch_of(Sampler(options), 0, 0);
     if (options.window == 1) {  // The order of the blocks is what is random.
       for (std::uint64_t& sample : order) sample /= options.block;
@@ -213,7 +214,7 @@ TEST_CASE("Sampler in blocks: a sample is as likely at every place, over the epo
   for (const auto& [block, window] : {std::pair{4u, 3u}, std::pair{6u, 2u}, std::pair{12u, 3u}}) {
     const Sampler sampler(options_of({48, block, window, 1, false}, 0, 48));
     std::vector<std::vector<double>> places(3, std::vector<double>(48));
-    for (std::uint64_t epoch = 0; epoch < 20'000; ++epoch) {
+    for (std::uint64_t epoch = 0; epoch < draws(20'000); ++epoch) {
       const Samples order = batch_of(sampler, epoch, 0);
       for (std::size_t place = 0; place < 48; ++place)
         if (order[place] % 22 == 0) ++places[order[place] / 22][place];  // samples 0, 22, 44

@@ -21,6 +21,7 @@ namespace {
 using test::batch_of;
 using test::chi_square;
 using test::counting;
+using test::draws;
 using test::epoch_of;
 using test::Samples;
 using test::score;
@@ -112,7 +113,7 @@ TEST_CASE("Sampler: the order and the seeds are the same in every version", "[sa
 TEST_CASE("Sampler: of 2 to 6 samples, every order is as likely as any other", "[sampler]") {
   for (const std::uint64_t n : {2u, 3u, 4u, 5u, 6u}) {
     std::map<Samples, double> orders;
-    for (std::uint64_t seed = 0; seed < 100'000; ++seed)
+    for (std::uint64_t seed = 0; seed < draws(100'000); ++seed)
       ++orders[shuffled(n, seed, 0, static_cast<std::int64_t>(n))];
     const auto all = static_cast<std::size_t>(std::tgamma(n + 1) + 0.5);
     std::vector<double> counts;
@@ -141,7 +142,7 @@ TEST_CASE("Sampler: even and odd orders are equally likely", "[sampler]") {
 
 TEST_CASE("Sampler: every sample is as likely at every place, over the epochs", "[sampler]") {
   for (const std::uint64_t n : {7u, 8u, 17u, 31u, 64u, 100u}) {
-    const std::uint64_t epochs = 20'000;
+    const std::uint64_t epochs = draws(20'000);
     std::vector<double> counts(n * n);
     for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
       const Samples order = shuffled(n, 11, epoch, static_cast<std::int64_t>(n));
@@ -159,7 +160,7 @@ TEST_CASE("Sampler: every pair of samples is as likely to come first, over the s
           "[sampler]") {
   for (const std::uint64_t n : {5u, 8u, 9u, 12u, 16u, 31u}) {
     std::map<Samples, double> pairs;
-    for (std::uint64_t seed = 0; seed < 100'000; ++seed) ++pairs[shuffled(n, seed, 5, 2)];
+    for (std::uint64_t seed = 0; seed < draws(100'000); ++seed) ++pairs[shuffled(n, seed, 5, 2)];
     std::vector<double> counts;
     for (const auto& [pair, count] : pairs) counts.push_back(count);
     CAPTURE(n);
