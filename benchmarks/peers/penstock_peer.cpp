@@ -76,7 +76,7 @@ void add_crops(const Crops& crops, Digest& digest) {
   digest.values += crops.pixels.size();
 }
 
-/// What a worker needs to turn files into crops.
+/// The state of a worker that turns files into crops.
 class Cropper {
  public:
   explicit Cropper(std::size_t depth) : queue({.depth = depth}) {}
@@ -97,7 +97,8 @@ class Cropper {
   images::Resizer resize_;
 };
 
-/// Sample by sample, or with "queue" a batch at a time, of which so many files are in flight.
+/// The source. It reads sample by sample; if `queue` is not 0, it reads whole batches, with so many
+/// files in flight.
 AnySource<Crops> crops_of(const FileFolder& files, std::size_t queue) {
   const auto cropper = [depth = std::max<std::size_t>(1, queue)] { return Cropper(depth); };
   if (queue == 0)

@@ -72,7 +72,8 @@ def server(log, command, environment=None):
 
 
 def settled(count):
-    """What `count` returns once it has not changed for half a second, and is not 0: logs are written behind the answers."""
+    """Waits until `count` returns the same number for half a second, and not 0, since a server writes its log after it has
+    answered. Returns the number; after ten seconds, what it is then."""
     value, since, end = 0, time.monotonic(), time.monotonic() + 10
     while time.monotonic() < end and (value == 0 or time.monotonic() < since + 0.5):
         if (now := count()) != value:

@@ -14,8 +14,8 @@
 
 namespace penstock::test {
 
-/// How many orders a test draws where `count` are wanted: fewer under a sanitizer, since the others
-/// would reach no other code there.
+/// Returns how many orders a test draws: `count`, but a fifth of it under a sanitizer, which looks
+/// for mistakes that the first orders show as well.
 constexpr std::uint64_t draws(std::uint64_t count) {
   return PENSTOCK_TEST_SANITIZED ? count / 5 : count;
 }

@@ -15,8 +15,8 @@ import data
 import peers
 from workers import counts
 
-# What a unit is; how much longer a turn takes; the task whose data and programs it has; the fewest turns, of short ones from
-# a disk that differs from turn to turn: there each setting is tried three times, too.
+# "unit" is what is counted. "long" is how many times as long a turn takes. "as" is the task whose data and programs are used.
+# "turns" is the fewest turns, for a disk that differs from turn to turn; each setting is tried three times there, too.
 TASKS = {
     "jpeg_folder": {"title": "JPEG folder: decode, random resized crop 224", "unit": "images", "long": 2},
     "jpeg_folder_cold": {"title": "JPEG folder, cold", "unit": "images", "long": 2, "as": "jpeg_folder"},
@@ -76,7 +76,7 @@ def own_settings(peer, task, cores):
 
 
 def worth_trying(task, settings, cores):
-    """Of the cold JPEG folder a turn is an epoch, which takes minutes with few workers."""
+    """All of the settings. Of the cold JPEG folder a turn is a whole epoch, so those with few workers are left out."""
     if task != "jpeg_folder_cold":
         return settings
     return [one for one in settings if 2 * one.get("workers", one.get("threads", cores)) >= cores]
@@ -289,8 +289,8 @@ def cached_bytes(path):
 
 
 def drop_from_cache(paths):
-    """Of these files no page stays in memory; Failed if some do. They are read before: so the host of a virtual machine, which
-    may keep some, has seen the files of each peer as late."""
+    """Drops these files from the page cache; Failed if some of them stay. Reads them first, so that the host of a virtual
+    machine, which may keep some, has seen the files of each peer just before its turn."""
     for path in paths:
         file = os.open(path, os.O_RDONLY)
         while os.read(file, 1 << 20):
